@@ -1,0 +1,25 @@
+"""OMG: opponent modelling by subgoal inference, multi-agent reinforcement learning as one compiled program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omg.api import Run, evaluate, load, make, resume, train
+    from omg.errors import UserError
+
+__version__ = "0.1.0"
+__all__ = ["Run", "UserError", "evaluate", "load", "make", "resume", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the API on first use, so that `omg --help` does not wait for JAX."""
+    if name == "UserError":
+        from omg.errors import UserError
+
+        return UserError
+    if name in __all__:
+        from omg import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'omg' has no attribute '{name}'")

@@ -1,0 +1,141 @@
+"""The public Python API: make a game, train, load, evaluate. The command line is a thin layer over this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from omg.config import Config, adjust, resolve
+from omg.envs import make_env
+from omg.envs.adapters import adapt
+from omg.errors import UserError
+from omg.evaluation import play_team
+from omg.pools import Agent, AgentCard, load_agent, save_agent
+from omg.tracking import RunFolder, RunReporter, Table
+from omg.training.device import prepare
+from omg.training.loop import Trainer
+
+__all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run on disk."""
+
+    folder: Path
+    status: str
+    """finished, stopped (early stop) or interrupted (Ctrl-C)."""
+
+    @cached_property
+    def metrics(self) -> Table:
+        """Tidy metrics: seed, t_env, name, value."""
+        return RunFolder.open(self.folder).metrics()
+
+    @cached_property
+    def agents(self) -> list[Agent]:
+        """The last agent of every seed."""
+        config = RunFolder.open(self.folder).config()
+        seeds = range(config.seed, config.seed + config.seeds)
+        return [load_agent(RunFolder(self.folder).agent(seed, "last")) for seed in seeds]
+
+
+def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
+    """Makes a game.
+
+    Args:
+        env: a name from `omg envs`.
+        api: `jax` (batched, pure functions), `pettingzoo` (a parallel environment) or `pymarl` (MultiAgentEnv).
+        seed: first seed of the stateful interfaces.
+        env_args: options of the game, e.g. `map_name="8m"`.
+    """
+    return adapt(make_env(env, **env_args), api, seed)
+
+
+def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
+    """Trains an algorithm in a game and returns the finished run.
+
+    Args:
+        config: algorithm or team name, e.g. `qmix`.
+        env: environment configuration, e.g. `sc2`.
+        quiet: no output on the screen.
+        settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`).
+    """
+    overrides = {key: value for key, value in settings.items() if key in Config.model_fields}
+    game = {key: value for key, value in settings.items() if key not in Config.model_fields}
+    overrides["env_args"] = {**overrides.get("env_args", {}), **game}
+    return train_config(resolve(config, env, overrides).trainable(), quiet=quiet)
+
+
+def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
+    """Trains a resolved configuration."""
+    has_gpu = prepare(config.use_cuda)
+    config, notes = adjust(config, has_gpu)
+    spec = make_env(config.env, **config.env_args).spec
+    folder = RunFolder.create(config, spec.scenario)
+    return _run(folder, config, notes, console, quiet)
+
+
+def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = False) -> Run:
+    """Continues a run from its newest whole checkpoint (from the start if there is none)."""
+    opened = RunFolder.open(Path(folder))
+    config = opened.config()
+    if opened.status() in ("finished", "stopped"):
+        raise UserError(f"{folder}: this run is already {opened.status()}.")
+    prepare(config.use_cuda)
+    return _run(opened, config, [], console, quiet)
+
+
+def _run(folder: RunFolder, config: Config, notes: list[str], console: Console | None, quiet: bool) -> Run:
+    def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
+        spec = vars(trainer.program.spec)
+        card = AgentCard(config.name, seed, t_env, config.model_dump(), dict(spec), results)
+        save_agent(folder.agent(seed, which), trainer.program.learner.policy(learner_state), card)
+
+    folder.set_status("running")
+    with RunReporter(folder, config, console, quiet) as reporter:
+        for line in (f"run folder: {folder.path}", f"device: {jax.devices()[0].device_kind}", *notes):
+            reporter.say(line)
+        if config.env == "sc2":
+            reporter.say("sc2: built-in battle simulator")
+        trainer = Trainer(config, folder.checkpoints, reporter, keep)
+        try:
+            outcome = trainer.run()
+        except BaseException as error:
+            folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
+            raise
+        t_env = int(outcome.state.t_env.min())
+        folder.set_status(outcome.status, t_env=t_env)
+        if outcome.status == "interrupted":
+            reporter.say(f"saved at t_env {t_env:,}; continue with: omg resume {folder.path}")
+    return Run(folder.path, outcome.status)
+
+
+def load(path: str | Path) -> Agent:
+    """Loads the best agent of a run folder, or any agent folder."""
+    prepare(use_cuda=True)
+    return load_agent(path)
+
+
+def evaluate(agent: Agent | str | Path, *, episodes: int = 256, seed: int = 0, greedy: bool = True) -> Table:
+    """Plays an agent in all seats of its own game: mean and 95 % interval of every metric."""
+    if episodes < 1:
+        raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
+    player = agent if isinstance(agent, Agent) else load(agent)
+    epsilon = 0.0 if greedy else player.config.epsilon_finish
+    return Table(play_team(player, episodes, seed, epsilon))
+
+
+def bench(
+    *, seconds: float = 60.0, env: str = "sc2", env_args: dict[str, Any] | None = None, say: Callable[[str], None] = print
+) -> list[dict[str, Any]]:
+    """Speed of playing and learning on this machine; see `omg.training.bench`."""
+    from omg.training.bench import measure
+
+    prepare(use_cuda=True)
+    return measure(seconds, env, env_args or {}, say)

@@ -1,0 +1,44 @@
+"""Printing rows of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, Any]
+
+
+def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[Any]]) -> None:
+    """Prints groups of rows under a title; numbers stand to the right, long texts wrap."""
+    rows = [row for group in groups for row in group]
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
+        table.add_column(column, justify="right" if numeric and rows else "left", overflow="fold")
+    for group in groups:
+        for row in group:
+            # Text, not str: square brackets in values are not markup.
+            table.add_row(*(Text(shown(value)) for value in row))
+        table.add_section()
+    Console().print(table)
+
+
+def print_rows(title: str, rows: Iterable[Row]) -> None:
+    """Prints rows given as mappings; the columns are all keys in the order in which they first occur."""
+    rows = list(rows)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    print_table(title, columns, [[row.get(column, "") for column in columns] for row in rows])
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it: numbers with at most four decimals where that loses nothing that matters."""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,41 @@
+"""Parts shared by all algorithms: episode data, replay, schedules, action selectors.
+
+A new selector is a function `(values, avail, key, epsilon) -> actions` in `selectors.py` and a line in SELECTORS; a
+new schedule is a function `(t_env, start, finish, steps) -> value` in `schedules.py` and a line in SCHEDULES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jax import Array
+
+from omg.components import replay, schedules, selectors
+from omg.components.episode_batch import EpisodeBatch, lengths, loss_mask, masked_mean, truncate
+
+__all__ = [
+    "SCHEDULES",
+    "SELECTORS",
+    "EpisodeBatch",
+    "Schedule",
+    "Selector",
+    "lengths",
+    "loss_mask",
+    "masked_mean",
+    "replay",
+    "truncate",
+]
+
+Selector = Callable[[Array, Array, Array, "Array | float"], Array]
+Schedule = Callable[["Array | int", float, float, int], Array]
+
+SELECTORS: dict[str, Selector] = {
+    "epsilon_greedy": selectors.epsilon_greedy,
+    "multinomial": selectors.multinomial,
+    "softmax": selectors.softmax,
+}
+
+SCHEDULES: dict[str, Schedule] = {
+    "linear": schedules.linear,
+    "exp": schedules.exponential,
+}

@@ -1,0 +1,84 @@
+"""Whole episodes as one pytree of padded arrays, and the mask that tells played time slots from padding.
+
+Letters in shapes: B episodes, T steps (T+1 time slots: the extra one holds the last observation), A seats,
+O observation features, S state features, U actions.
+
+What `filled` means here: a slot is filled when an action was *played* in it and its reward recorded. The slot after
+the last played one holds only the observation that a target may bootstrap from; it is not filled. An episode of
+length n therefore has exactly n filled slots, whether it ended for real or by the time limit, and cutting a batch to
+the longest of its episodes changes nothing. Batches from elsewhere may mark that last slot as filled too;
+`loss_mask` removes it after a real end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class EpisodeBatch(NamedTuple):
+    """B episodes, each padded to T+1 time slots."""
+
+    obs: Array
+    """[B, T+1, A, O] float32."""
+    state: Array
+    """[B, T+1, S] float32; has no agent axis."""
+    avail: Array
+    """[B, T+1, A, U] bool, legal actions."""
+    actions: Array
+    """[B, T+1, A] int32; the value in the last slot is never used by a loss."""
+    reward: Array
+    """[B, T+1] float32, or [B, T+1, A] in general-sum games."""
+    terminated: Array
+    """[B, T+1] bool, true in the slot whose step ended the game for real; never true for the time limit."""
+    filled: Array
+    """[B, T+1] bool, slots in which an action was played."""
+    seat: Array | None
+    """[B] int32, the seat of the algorithm that learns; None when it holds all seats."""
+    records: dict[str, Array]
+    """What the policies noted while acting, e.g. `infer_mu` [B, T+1, A, D]; empty when there is nothing."""
+
+
+def loss_mask(batch: EpisodeBatch) -> Array:
+    """The steps that count in a loss: filled, and not behind a real end.
+
+    Returns:
+        [B, T] float32 of zeros and ones.
+    """
+    played = batch.filled[:, :-1]
+    over = jnp.pad(batch.terminated[:, :-2], ((0, 0), (1, 0)))
+    return (played & ~over).astype(jnp.float32)
+
+
+def lengths(batch: EpisodeBatch) -> Array:
+    """Number of steps played in each episode, [B] int32."""
+    return batch.filled.sum(axis=1, dtype=jnp.int32)
+
+
+def truncate(batch: EpisodeBatch, length: int) -> EpisodeBatch:
+    """Keeps the first `length` steps and the slot behind them, `length + 1` slots in all.
+
+    Args:
+        batch: Episodes of T >= length steps.
+        length: Steps to keep; static, since it decides the shapes.
+    """
+    seat, timed = batch.seat, batch._replace(seat=None)
+    shorter: EpisodeBatch = jax.tree.map(lambda values: values[:, : length + 1], timed)
+    return shorter._replace(seat=seat)
+
+
+def masked_mean(values: Array, mask: Array) -> Array:
+    """Sum of the masked values over the number of masked values; 0 when nothing is masked in.
+
+    Args:
+        values: [B, T], or [B, T, A] (then each step counts once per agent).
+        mask: [B, T] of zeros and ones.
+
+    Returns:
+        A float32 scalar. Non-finite values are multiplied by the mask like all others, so they show.
+    """
+    wide = jnp.broadcast_to(mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim)), values.shape)
+    return (values * wide).sum() / jnp.maximum(wide.sum(), 1.0)

@@ -1,0 +1,30 @@
+"""The configuration: typed keys (`schema`), YAML layers (`layers`), PyMARL's command-line syntax (`overrides`), teams.
+
+A new algorithm is a file in `algs/` and a new game one in `envs/`; its first comment line is its help text. A new key
+is a field with a help text in `sections` and a commented line in `default.yaml`.
+"""
+
+from omg.config.checks import adjust, update_rhythm
+from omg.config.layers import Resolved, algorithm_names, env_config_names, resolve
+from omg.config.overrides import CommandLine, translate
+from omg.config.schema import Config, change_config, parse_config
+from omg.config.teams import TeamPart, parse_team
+from omg.config.values import read_yaml, write_yaml
+
+__all__ = [
+    "CommandLine",
+    "Config",
+    "Resolved",
+    "TeamPart",
+    "adjust",
+    "algorithm_names",
+    "change_config",
+    "env_config_names",
+    "parse_config",
+    "parse_team",
+    "read_yaml",
+    "resolve",
+    "translate",
+    "update_rhythm",
+    "write_yaml",
+]

@@ -1,0 +1,91 @@
+"""What is put right, or refused, after a configuration is complete and before its run starts."""
+
+from __future__ import annotations
+
+import math
+
+from omg.config.schema import Config, change_config
+from omg.errors import UserError
+
+_WHOLE_TOLERANCE = 1e-3
+"""How far updates_per_episode may be rounded (0.333 for 1/3 is too far, 0.33333 is not)."""
+
+
+def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
+    """Makes a configuration consistent with the machine and with itself.
+
+    Args:
+        config: a complete configuration.
+        has_gpu: whether this machine has a GPU that JAX can use.
+
+    Returns:
+        The configuration to run and one sentence for each change the user should know of.
+
+    Raises:
+        UserError: when keys contradict each other.
+    """
+    changes: dict[str, object] = {}
+    notes: list[str] = []
+    if config.use_cuda and not has_gpu:
+        changes["use_cuda"] = False
+        notes.append("use_cuda: no GPU found, running on the CPU.")
+    games = config.batch_size_run
+    if config.runner == "episode" and games != 1:
+        games = changes["batch_size_run"] = 1
+        notes.append(f"batch_size_run: {config.batch_size_run} -> 1, as runner=episode plays one game at a time.")
+    if config.runner != "vector" and config.test_nepisode % games:
+        # PyMARL's runners test in rounds of batch_size_run games; the vector runner plays any number at once.
+        episodes = max(config.test_nepisode // games, 1) * games
+        changes["test_nepisode"] = episodes
+        notes.append(f"test_nepisode: {config.test_nepisode} -> {episodes}, a multiple of batch_size_run={games}.")
+    updates, rounds = _update_ratio(config.updates_per_episode, games)
+    changes["updates_per_episode"] = updates / (rounds * games)
+    if config.mixer is not None:
+        if config.common_reward is False:
+            raise UserError(
+                f"common_reward: got False, but mixer={config.mixer} learns one team value. "
+                f"Allowed with a mixer: True or None."
+            )
+        changes["common_reward"] = True
+    _check_sizes(config, games)
+    if (config.early_stop_metric is None) != (config.early_stop_value is None):
+        given, missing = ("early_stop_metric", "early_stop_value")
+        if config.early_stop_metric is None:
+            given, missing = missing, given
+        raise UserError(f"{missing}: missing, but {given}={getattr(config, given)} is given. Give both or neither.")
+    return change_config(config, **changes), notes
+
+
+def update_rhythm(config: Config) -> tuple[int, int]:
+    """How often to learn: `(updates, rounds)` means `updates` updates after every `rounds` rounds of play.
+
+    A round is `batch_size_run` episodes; one of the two numbers is always 1.
+    """
+    return _update_ratio(config.updates_per_episode, config.batch_size_run)
+
+
+def _update_ratio(updates_per_episode: float, games: int) -> tuple[int, int]:
+    per_round = updates_per_episode * games
+    many, ratio = per_round >= 1 - _WHOLE_TOLERANCE, max(per_round, 1 / per_round)
+    whole = max(round(ratio), 1)
+    if abs(ratio - whole) <= _WHOLE_TOLERANCE:
+        return (whole, 1) if many else (1, whole)
+    allowed = sorted((size if many else 1 / size) / games for size in (math.floor(ratio), math.ceil(ratio)))
+    raise UserError(
+        f"updates_per_episode: got {updates_per_episode:g}, which with batch_size_run={games} makes {per_round:g} "
+        f"updates after each round of play; that number or its inverse must be whole. Nearest allowed: "
+        f"{allowed[0]:.6g} or {allowed[1]:.6g}."
+    )
+
+
+def _check_sizes(config: Config, games: int) -> None:
+    if config.batch_size > config.buffer_size:
+        raise UserError(
+            f"batch_size: got {config.batch_size}, more episodes than the buffer holds. "
+            f"Allowed: at most buffer_size={config.buffer_size}."
+        )
+    if games > config.buffer_size:
+        raise UserError(
+            f"buffer_size: got {config.buffer_size}, fewer episodes than one round of play brings. "
+            f"Allowed: at least batch_size_run={games}."
+        )

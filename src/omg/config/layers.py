@@ -1,0 +1,179 @@
+"""The layers of a configuration, later ones win: default.yaml, envs/<env>.yaml, algs/<alg>.yaml, the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from omg.config.overrides import assignments, merge, nested
+from omg.config.schema import Config, parse_config
+from omg.config.teams import TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
+from omg.config.values import read_yaml
+from omg.envs import ENVS, EnvSpec, make_env
+from omg.errors import UserError, unknown_name
+
+COMMAND_LINE = "command line"
+SCHEMA_DEFAULT = "schema default"
+
+Layer = tuple[str, Mapping[str, Any]]
+"""Where values come from, and the values as a tree."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A complete configuration and where each of its values comes from."""
+
+    config: Config
+    """Governs the run; in a team, the configuration of the algorithm that learns."""
+    sources: dict[str, str]
+    """Dotted key -> `default.yaml`, `envs/sc2.yaml`, `algs/qmix.yaml`, `command line`, `schema default`, `config name`
+    or `team name`."""
+    team: tuple[TeamPart, ...] = ()
+    """The seats of a team of several algorithms, in order; empty when one algorithm has all seats."""
+    members: dict[str, Config] = field(default_factory=dict)
+    """Algorithm -> its own configuration; empty when one algorithm has all seats."""
+
+    def trainable(self) -> Config:
+        """The configuration of a run that can be trained; raises `UserError` for a team of several algorithms."""
+        if self.team:
+            name = "".join(f"{part.seats}{part.algorithm}" for part in self.team)
+            raise UserError(
+                f"config: got the team '{name}' of {len(self.members)} algorithms. Mixed teams need the controller "
+                f"multi_module_mac, which this version does not have; allowed: one algorithm for all seats, e.g. "
+                f"--config={self.config.train_alg}."
+            )
+        return self.config
+
+
+def resolve(
+    config_name: str | None,
+    env_config: str | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> Resolved:
+    """Merges the layers and validates the result.
+
+    Args:
+        config_name: an algorithm (`qmix`) or a team (`4iql4qmix`); None for the bare defaults.
+        env_config: a file of `config/envs` or a registered game without one; None for the game that `overrides` name
+            with `env`, or else the default game.
+        overrides: `dotted.key=value` words, or a mapping of dotted keys to Python values.
+
+    Raises:
+        UserError: names the first thing that cannot be used and what is allowed.
+    """
+    command_line = nested(assignments(overrides))
+    if env_config is None:
+        env_config = str(command_line.get("env", Config.model_fields["env"].default))
+    common = [("default.yaml", _read("default.yaml")), _env_layer(env_config)]
+    if config_name is not None and looks_like_team(config_name):
+        return _resolve_team(config_name, common, command_line)
+    return _resolve_single(config_name, common, command_line)
+
+
+def algorithm_names() -> list[str]:
+    """The names `--config` accepts."""
+    return _yaml_names("algs")
+
+
+def env_config_names() -> list[str]:
+    """The names `--env-config` accepts: the files of `config/envs` and the games that have none."""
+    return sorted({*_yaml_names("envs"), *ENVS})
+
+
+def summary(path: str) -> str:
+    """The first comment line of a configuration file, e.g. of `algs/qmix.yaml`; empty when there is no such file."""
+    file = files("omg.config").joinpath(path)
+    return file.read_text(encoding="utf-8").splitlines()[0].removeprefix("#").strip() if file.is_file() else ""
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key and value of every leaf of a tree of mappings."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _resolve_single(algorithm: str | None, common: Sequence[Layer], command_line: Mapping[str, Any]) -> Resolved:
+    resolved = _merge_layers([*common, *_algorithm_layers(algorithm), (COMMAND_LINE, command_line)])
+    _build_game(resolved.config)
+    if resolved.config.multi_algs:
+        raise UserError(
+            f"multi_algs: got True, but --config={algorithm} is one algorithm. Leave multi_algs out, or name a team, "
+            f"e.g. --config=4iql4qmix."
+        )
+    if resolved.config.train_alg not in (None, algorithm):
+        raise unknown_name(f"train_alg for --config={algorithm}:", str(resolved.config.train_alg), [str(algorithm)])
+    return resolved
+
+
+def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str, Any]) -> Resolved:
+    parts = parse_team(name, algorithm_names())
+    members = {
+        part.algorithm: _merge_layers(
+            [*common, *_algorithm_layers(part.algorithm), (COMMAND_LINE, command_line)]
+        ).config
+        for part in parts
+    }
+    config = members[parts[0].algorithm]
+    spec = _build_game(config)
+    check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
+    main = main_algorithm(name, parts, members, config.train_alg)
+    if len(members) == 1:
+        # One algorithm in all seats is an ordinary run, so the keys that only teams have no longer matter.
+        alone = {key: value for key, value in command_line.items() if key not in ("multi_algs", "train_alg")}
+        return _resolve_single(main, common, alone)
+    team_layer = ("team name", {"name": name, "multi_algs": True, "train_alg": main})
+    governing = _merge_layers([*common, *_algorithm_layers(main), team_layer, (COMMAND_LINE, command_line)])
+    if not governing.config.multi_algs:
+        raise UserError(
+            f"multi_algs: got False, but team '{name}' has {len(members)} algorithms; leave multi_algs out."
+        )
+    return Resolved(governing.config, governing.sources, tuple(parts), members)
+
+
+def _merge_layers(layers: Sequence[Layer]) -> Resolved:
+    tree: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for source, values in layers:
+        tree = merge(tree, values)
+        origins |= {key: source for key, _ in leaves(values)}
+    config = parse_config(tree)
+    return Resolved(config, {key: origins.get(key, SCHEMA_DEFAULT) for key, _ in leaves(config.model_dump())})
+
+
+def _build_game(config: Config) -> EnvSpec:
+    """Builds the game, which is cheap, so that what only the game can refuse (an unknown map) is refused here."""
+    return make_env(config.env, **config.env_args).spec
+
+
+def _env_layer(env_config: str) -> Layer:
+    if env_config not in env_config_names():
+        raise unknown_name("environment configuration (--env-config)", env_config, env_config_names())
+    if env_config in _yaml_names("envs"):
+        return f"envs/{env_config}.yaml", _read(f"envs/{env_config}.yaml")
+    return "--env-config", {"env": env_config}
+
+
+def _algorithm_layers(algorithm: str | None) -> list[Layer]:
+    if algorithm is None:
+        return []
+    if algorithm not in algorithm_names():
+        raise unknown_name("algorithm (--config)", algorithm, algorithm_names())
+    return [(f"algs/{algorithm}.yaml", _read(f"algs/{algorithm}.yaml")), ("config name", {"name": algorithm})]
+
+
+@cache
+def _read(path: str) -> Mapping[str, Any]:
+    values = read_yaml(files("omg.config").joinpath(path).read_text(encoding="utf-8"))
+    return values if values is not None else {}
+
+
+@cache
+def _yaml_names(folder: str) -> list[str]:
+    entries = files("omg.config").joinpath(folder).iterdir()
+    return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))

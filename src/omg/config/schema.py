@@ -1,0 +1,90 @@
+"""`Config`: the validated, complete configuration of one algorithm in one game, flat as in PyMARL."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from omg.config.sections import (
+    AgentSection,
+    DataSection,
+    EnvSection,
+    LearningSection,
+    PlaySection,
+    RunSection,
+    Section,
+    TeamSection,
+)
+from omg.config.values import describe_field
+from omg.envs import ENVS
+from omg.errors import UserError
+
+SECTIONS: tuple[type[Section], ...] = (
+    RunSection,
+    PlaySection,
+    DataSection,
+    AgentSection,
+    LearningSection,
+    EnvSection,
+    TeamSection,
+)
+"""In the order in which they are shown."""
+
+
+# Fields are collected from the last base to the first, so the bases stand in the reverse order of SECTIONS.
+class Config(TeamSection, EnvSection, LearningSection, AgentSection, DataSection, PlaySection, RunSection):
+    """Everything a run depends on. Build it with `layers.resolve` or, from stored values, `parse_config`."""
+
+
+def parse_config(values: Mapping[str, Any]) -> Config:
+    """Validates `values` (nested as in YAML); what is left out takes its default.
+
+    Raises:
+        UserError: for the first unknown key or bad value; names the key, what was given and what is allowed.
+    """
+    for key in values:
+        if key not in Config.model_fields:
+            raise unknown_key(key, str(values.get("env", "")))
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        field = Config.model_fields[key]
+        reason = " of letters, digits and . + - _" if first["type"] == "string_pattern_mismatch" else ""
+        raise UserError(
+            f"{key}: got {_shown(first['input'])}; expected {describe_field(field)}{reason}. {field.description}."
+        ) from None
+
+
+def change_config(config: Config, **changes: Any) -> Config:
+    """A copy with some keys changed, validated like any other configuration."""
+    return parse_config({**config.model_dump(), **changes})
+
+
+def unknown_key(key: str, env: str = "") -> UserError:
+    """The error for a dotted `key` that does not exist, with the nearest existing one.
+
+    Options of game `env` count as existing: a bare `map_name` is answered with `env_args.map_name`.
+    """
+    options = ENVS[env].args.model_fields if env in ENVS else {}
+    nearest = _nearest(key, (*Config.model_fields, *(f"env_args.{option}" for option in options)))
+    hint = f" Did you mean '{nearest}'?" if nearest else ""
+    return UserError(f"Unknown key '{key}'.{hint} `omg config` lists all keys with their help.")
+
+
+def _nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that looks most like `key`, by its full name or by its last part."""
+    by_last_part = {name.rpartition(".")[2]: name for name in reversed(list(known))}
+    by_name = {name: name for name in by_last_part.values()} | by_last_part
+    close = difflib.get_close_matches(key, by_name, n=1, cutoff=0.6)
+    return by_name[close[0]] if close else None
+
+
+def _shown(value: Any) -> str:
+    kind = {bool: "a truth value", str: "text", int: "a whole number", float: "a number", type(None): ""}
+    word = kind.get(type(value), f"a {type(value).__name__}")
+    return f"{value!r} ({word})" if word else repr(value)

@@ -1,0 +1,179 @@
+"""The configuration's keys by topic. A new topic is one class here and one name in `schema.SECTIONS`.
+
+Every key has a type, a range where one makes sense, a default and a one-line help text.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Collection
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from omg.envs import ENVS, parse_env_args
+from omg.errors import unknown_name
+from omg.modules.agents import AGENTS
+from omg.modules.mixers import MIXERS
+
+NAMES: dict[str, Collection[str]] = {
+    "agent": AGENTS,
+    "mixer": MIXERS,
+    "mac": ("basic_mac",),
+    "learner": ("q_learner",),
+    "runner": ("vector", "episode", "parallel"),
+    "action_selector": ("epsilon_greedy",),
+    "am_model": ("none_am",),
+    "buffer_dtype": ("float16", "bfloat16", "float32"),
+}
+"""Key -> the words it may have. The words of `mac` and `learner` repeat the keys of `controllers.CONTROLLERS` and
+`learners.LEARNERS`, which import the configuration and so cannot be imported here."""
+
+
+def _whole(value: Any) -> Any:
+    """Lets 2e6 and NumPy integers pass for whole numbers; truth values and text stay what they are."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return int(float(value)) if isinstance(value, numbers.Real) and float(value).is_integer() else value
+
+
+def _real(value: Any) -> Any:
+    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else value
+
+
+def _known_name(value: Any, info: ValidationInfo) -> Any:
+    key = str(info.field_name)
+    if value not in NAMES[key]:
+        raise unknown_name(key, str(value), NAMES[key])
+    return value
+
+
+def _known_name_or_none(value: Any, info: ValidationInfo) -> Any:
+    key = str(info.field_name)
+    if value is not None and value not in NAMES[key]:
+        raise unknown_name(key, str(value), (*NAMES[key], "None"))
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Real = Annotated[float, BeforeValidator(_real)]
+Name = Annotated[str, BeforeValidator(_known_name)]
+OptionalName = Annotated[str | None, BeforeValidator(_known_name_or_none)]
+
+
+class Section(BaseModel):
+    """What all sections share: unknown keys are refused, types are not guessed, values do not change later."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class RunSection(Section):
+    """How long a run takes, how it is tested, saved and logged."""
+
+    name: str = Field(
+        "omg",
+        pattern=r"^\w[\w.+-]*$",
+        description="Label of the run and of its folder; the configuration's name unless given",
+    )
+    seed: Whole = Field(1, ge=0, le=2**31 - 1, description="Seed of all random numbers")
+    seeds: Whole = Field(1, ge=1, description="Number of seeds trained as one program: seed, seed+1, ...")
+    t_max: Whole = Field(2_050_000, ge=1, description="Environment steps of the whole run, per seed")
+    test_interval: Whole = Field(10_000, ge=1, description="Environment steps between tests")
+    test_nepisode: Whole = Field(32, ge=1, description="Episodes of each test")
+    test_greedy: bool = Field(True, description="Tests take the best action instead of exploring")
+    log_interval: Whole = Field(10_000, ge=1, description="Environment steps between logged training metrics")
+    save_model: bool = Field(True, description="Write checkpoints")
+    save_model_interval: Whole = Field(200_000, ge=1, description="Environment steps between resumable checkpoints")
+    save_buffer: bool = Field(True, description="Checkpoints contain the replay buffer; needed for an exact resume")
+    keep_checkpoints: Whole = Field(2, ge=2, description="Number of newest checkpoints kept; older ones are deleted")
+    local_results_path: str = Field("results", min_length=1, description="Folder under which run folders are made")
+    use_cuda: bool = Field(True, description="Use the GPU where there is one")
+    use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")
+    early_stop_metric: str | None = Field(
+        None, min_length=1, description="Test metric that can end the run early, e.g. test_battle_won_mean"
+    )
+    early_stop_value: Real | None = Field(None, description="Value of early_stop_metric that ends the run")
+    early_stop_patience: Whole = Field(3, ge=1, description="Consecutive tests that must reach early_stop_value")
+
+
+class PlaySection(Section):
+    """How episodes are played."""
+
+    runner: Name = Field(
+        "vector",
+        description="vector: many games in one program; episode, parallel: the same by PyMARL's rules for one, many",
+    )
+    batch_size_run: Whole = Field(32, ge=1, description="Games played side by side")
+    mac: Name = Field("basic_mac", description="Controller that chooses the actions of all seats")
+    action_selector: Name = Field("epsilon_greedy", description="How an action is picked from the agents' outputs")
+    epsilon_start: Real = Field(1.0, ge=0, le=1, description="Chance of a random action at the beginning")
+    epsilon_finish: Real = Field(0.05, ge=0, le=1, description="Chance of a random action after epsilon_anneal_time")
+    epsilon_anneal_time: Whole = Field(50_000, ge=1, description="Environment steps over which epsilon falls linearly")
+
+
+class DataSection(Section):
+    """The replay buffer."""
+
+    buffer_size: Whole = Field(5000, ge=1, description="Episodes kept for replay")
+    batch_size: Whole = Field(32, ge=1, description="Episodes sampled for one update")
+    buffer_dtype: Name = Field("float16", description="Number type in which observations and states are stored")
+
+
+class AgentSection(Section):
+    """The network of one seat and what it sees."""
+
+    agent: Name = Field("rnn", description="rnn: one network for all seats; idv_rnn: one network per seat")
+    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state")
+    obs_agent_id: bool = Field(True, description="The agent sees its seat number (one-hot)")
+    obs_last_action: bool = Field(True, description="The agent sees its last action (one-hot)")
+    obs_is_state: bool = Field(False, description="The agent sees the global state instead of its observation")
+    am_model: Name = Field("none_am", description="Opponent model that adds features about the other players")
+
+
+class LearningSection(Section):
+    """How parameters change."""
+
+    learner: Name = Field("q_learner", description="What turns sampled episodes into parameter updates")
+    gamma: Real = Field(0.99, ge=0, le=1, description="Discount factor")
+    lr: Real = Field(0.0005, gt=0, description="Learning rate of RMSProp")
+    optim_alpha: Real = Field(0.99, ge=0, lt=1, description="Smoothing factor of RMSProp")
+    optim_eps: Real = Field(1e-5, gt=0, description="Term of RMSProp that keeps it from dividing by zero")
+    grad_norm_clip: Real = Field(10.0, gt=0, description="Longest gradient; longer ones are shortened to it")
+    target_update_interval: Whole = Field(200, ge=1, description="Episodes between copies to the target network")
+    double_q: bool = Field(True, description="The online network chooses the target's action (double Q-learning)")
+    updates_per_episode: Real = Field(1.0, gt=0, description="Gradient updates for every episode played")
+    mixer: OptionalName = Field(None, description="How the seats' values become one team value; None: they do not")
+    mixing_embed_dim: Whole = Field(32, ge=1, description="Width of QMIX's mixing layer")
+    hypernet_layers: Whole = Field(2, ge=1, le=2, description="Layers of QMIX's weight generators")
+    hypernet_embed: Whole = Field(64, ge=1, description="Hidden width of QMIX's weight generators")
+    common_reward: bool | None = Field(
+        None, description="Sum the seats' rewards into a team reward; None: as the game says, True with a mixer"
+    )
+
+
+def _known_env(value: Any) -> Any:
+    if not isinstance(value, str) or value not in ENVS:
+        raise unknown_name("environment (key env)", str(value), ENVS)
+    return value
+
+
+class EnvSection(Section):
+    """The game."""
+
+    env: Annotated[str, BeforeValidator(_known_env)] = Field("sc2", description="Name of the game; see `omg envs`")
+    env_args: dict[str, Any] = Field({}, validate_default=True, description="Options of the game; see `omg envs NAME`")
+
+    @field_validator("env_args")
+    @classmethod
+    def _complete(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Checks the options against the game's own model and fills in the ones left out."""
+        return parse_env_args(info.data["env"], value).model_dump(mode="json")
+
+
+class TeamSection(Section):
+    """Teams of several algorithms."""
+
+    multi_algs: bool = Field(False, description="Different algorithms play in one team; implied by a team name")
+    train_alg: str | None = Field(None, min_length=1, description="The only algorithm of a team that learns")

@@ -1,0 +1,40 @@
+"""Other people's interfaces over the built-in games.
+
+A new one is a class made from `(env, seed)` in its own module, and one line in `ADAPTERS`. Modules are imported when
+asked for, so that the packages they need stay optional.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from omg.envs.base import Env
+from omg.errors import unknown_name
+
+__all__ = ["ADAPTERS", "adapt"]
+
+ADAPTERS: dict[str, str] = {
+    "pettingzoo": "omg.envs.adapters.pettingzoo:PettingZooEnv",
+    "pymarl": "omg.envs.adapters.pymarl:PyMARLEnv",
+}
+"""Name of the interface -> module and class."""
+
+
+def adapt(env: Env, api: str = "jax", seed: int = 0) -> Any:
+    """Offers a built-in game under another interface.
+
+    Args:
+        env: a built-in game.
+        api: `jax` (the game itself, unchanged), `pettingzoo` (a `ParallelEnv`) or `pymarl` (a `MultiAgentEnv`).
+        seed: all randomness of the adapted game; without effect for `jax`, whose users bring their own keys.
+
+    Returns:
+        the game itself or the adapter around it.
+    """
+    if api == "jax":
+        return env
+    if api not in ADAPTERS:
+        raise unknown_name("env interface (api)", api, ["jax", *ADAPTERS])
+    module, name = ADAPTERS[api].split(":")
+    return getattr(importlib.import_module(module), name)(env, seed)

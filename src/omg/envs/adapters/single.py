@@ -1,0 +1,89 @@
+"""One game of a batched `Env` on the host: what the adapters have in common."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from omg.envs.base import Env, EnvState, Observation, Outcome
+
+
+class Seen(NamedTuple):
+    """What the seats of one game see, as arrays of their own that may be changed."""
+
+    obs: np.ndarray
+    """[A, O] float32."""
+    state: np.ndarray
+    """[S] float32."""
+    avail: np.ndarray
+    """[A, U] bool."""
+
+
+class SingleGame:
+    """A batch of one, stepped from Python, with NumPy arrays that have no batch axis.
+
+    The game is compiled once per `env` object, however many adapters are made from it. All randomness comes from
+    `seed`: the same seed and actions give the same episodes.
+    """
+
+    def __init__(self, env: Env, seed: int) -> None:
+        self.env = env
+        self.spec = env.spec
+        self.over = True
+        self._seen: Seen | None = None
+        self._state: EnvState = None
+        self.restart(seed)
+
+    def restart(self, seed: int) -> None:
+        """Begins the sequence of episodes that belongs to `seed`; takes effect at the next `reset`."""
+        self.seed = seed
+        self._key = jax.random.key(seed)
+
+    @property
+    def seen(self) -> Seen:
+        """What is seen before the next action."""
+        if self._seen is None:
+            raise RuntimeError("The game has not started: call reset() first.")
+        return self._seen
+
+    def reset(self) -> None:
+        """Starts the next episode."""
+        self._key, self._state, observation = _reset(self.env, self._key)
+        self._seen = Seen(*map(np.array, observation))
+        self.over = False
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """Plays `actions` [A], which must be legal; the outcome has no batch axis and one reward per seat [A]."""
+        if self.over:
+            condition = "has not started" if self._seen is None else "is over"
+            raise RuntimeError(f"The game {condition}: call reset() before step().")
+        self._key, self._state, observation, outcome = _step(
+            self.env, self._key, self._state, jnp.asarray(actions, jnp.int32)
+        )
+        self._seen = Seen(*map(np.array, observation))
+        outcome = jax.device_get(outcome)
+        self.over = bool(outcome.terminated or outcome.truncated)
+        return outcome._replace(reward=np.broadcast_to(outcome.reward, (self.spec.n_agents,)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _reset(env: Env, key: Array) -> tuple[Array, EnvState, Observation]:
+    key, own = jax.random.split(key)
+    state, observation = env.reset(own, 1)
+    return key, state, _without_batch(observation)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step(env: Env, key: Array, state: EnvState, actions: Array) -> tuple[Array, EnvState, Observation, Outcome]:
+    key, own = jax.random.split(key)
+    state, observation, outcome = env.step(own, state, actions[None])
+    return key, state, _without_batch(observation), _without_batch(outcome)
+
+
+def _without_batch(tree: Any) -> Any:
+    return jax.tree.map(lambda array: array[0], tree)

@@ -1,0 +1,76 @@
+"""What every built-in game provides: a `spec`, `reset` and `step`, pure functions over a whole batch of games.
+
+The batch is part of the interface, so each game chooses its own inner array layout (the battle simulator keeps the
+batch axis last). `step` never resets by itself: the runner decides when a new episode starts.
+
+Letters in shape comments: B games, A seats (agents), O observation features, S state features, U actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from jax import Array
+
+EnvState = Any
+"""A pytree private to the game; only the game itself knows its layout."""
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The sizes and facts of one configured game that networks, buffers and reports depend on."""
+
+    name: str
+    """Registry name, e.g. `sc2`."""
+    scenario: str
+    """What distinguishes games of one environment, e.g. the map `8m` or `8x8-2p-3f`."""
+    n_agents: int
+    n_actions: int
+    obs_dim: int
+    state_dim: int
+    episode_limit: int
+    reward_per_agent: bool = False
+    """False: one team reward [B]; True: general-sum, rewards are [B, A]."""
+    metrics: tuple[str, ...] = ()
+    """Names in `Outcome.metrics`; the runner reports the value at the last step of each episode."""
+    success_metric: str = "return"
+    """The metric that tells good from bad play, used for `best` checkpoints (`battle_won` on sc2)."""
+
+
+class Observation(NamedTuple):
+    """What the players see before acting."""
+
+    obs: Array
+    """[B, A, O] float32, per seat."""
+    state: Array
+    """[B, S] float32, global; has no agent axis."""
+    avail: Array
+    """[B, A, U] bool, legal actions; at least one is always legal."""
+
+
+class Outcome(NamedTuple):
+    """What one step brought."""
+
+    reward: Array
+    """[B] float32, or [B, A] when `spec.reward_per_agent`."""
+    terminated: Array
+    """[B] bool, a real end of the game."""
+    truncated: Array
+    """[B] bool, cut by the time limit (never true together with `terminated`)."""
+    metrics: dict[str, Array]
+    """`spec.metrics` name -> [B] float32."""
+
+
+class Env(Protocol):
+    """A batched game. Stepping a finished game is harmless and its result is to be ignored."""
+
+    spec: EnvSpec
+
+    def reset(self, key: Array, num_envs: int) -> tuple[EnvState, Observation]:
+        """Starts `num_envs` independent games."""
+        ...
+
+    def step(self, key: Array, state: EnvState, actions: Array) -> tuple[EnvState, Observation, Outcome]:
+        """Plays one step of every game. `actions`: [B, A] integers, legal by the last `Observation.avail`."""
+        ...

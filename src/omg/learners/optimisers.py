@@ -1,0 +1,28 @@
+"""PyTorch's RMSProp and gradient clipping to the letter, since PyMARL's learning rates were tuned on them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+Tree = TypeVar("Tree")
+
+
+def torch_rmsprop(lr: float, alpha: float, eps: float) -> optax.GradientTransformation:
+    """`v <- alpha v + (1 - alpha) g^2`, `p <- p - lr g / (sqrt(v) + eps)`: the eps stands outside the root."""
+    return optax.rmsprop(lr, decay=alpha, eps=eps, eps_in_sqrt=False)
+
+
+def clip_by_norm(gradients: Tree, max_norm: float) -> tuple[Tree, Array]:
+    """Scales all gradients by `min(1, max_norm / (norm + 1e-6))`, with the Euclidean norm over all of them.
+
+    Returns:
+        The scaled gradients and the norm before scaling (float32 scalar).
+    """
+    norm = optax.global_norm(gradients)
+    scale = jnp.minimum(1.0, max_norm / (norm + 1e-6))
+    return jax.tree.map(lambda gradient: gradient * scale, gradients), norm

@@ -1,0 +1,20 @@
+"""Agent networks: what turns the inputs of the seats into action values or logits.
+
+A new one is a module class that satisfies `base.Agent` and is built as `Class(sizes: AgentSizes, key=key)`.
+Add its line to AGENTS; its name is then a value of the configuration key `agent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omg.modules.agents.base import Agent, AgentSizes
+from omg.modules.agents.idv_rnn import IndividualRNNAgent
+from omg.modules.agents.rnn import RNNAgent
+
+__all__ = ["AGENTS", "Agent", "AgentSizes", "IndividualRNNAgent", "RNNAgent"]
+
+AGENTS: dict[str, Callable[..., Agent]] = {
+    "rnn": RNNAgent,
+    "idv_rnn": IndividualRNNAgent,
+}

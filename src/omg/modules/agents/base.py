@@ -1,0 +1,65 @@
+"""What every agent network provides, and the sizes it is built from.
+
+An agent is evaluated in three parts, so that only the recurrence runs step by step: `embed` (all time steps at once),
+`unroll` or `step` (the recurrence), `head` (all time steps at once). Letters in shapes: B episodes, T time slots,
+A seats, O observation features, F extra features, G width of the embedded input, H hidden features, U actions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from jax import Array
+
+
+class AgentSizes(NamedTuple):
+    """All an agent's shapes depend on; a constant of the compiled program."""
+
+    obs_dim: int
+    n_actions: int
+    n_agents: int
+    hidden_dim: int
+    feature_dim: int = 0
+    """Width of the features an opponent model adds; 0 for none."""
+    use_last_action: bool = True
+    use_agent_id: bool = True
+
+    @property
+    def input_dim(self) -> int:
+        """Width of [obs | last action one-hot | seat one-hot | features]."""
+        last_action = self.n_actions if self.use_last_action else 0
+        agent_id = self.n_agents if self.use_agent_id else 0
+        return self.obs_dim + last_action + agent_id + self.feature_dim
+
+
+class Agent(Protocol):
+    """A network, i.e. a pytree whose leaves are all float arrays."""
+
+    def initial(self, batch: int) -> Array:
+        """Recurrent state before the first step, [B, A, H]."""
+        ...
+
+    def embed(self, obs: Array, last_action: Array, features: Array | None = None) -> Array:
+        """The part of the network before the recurrence.
+
+        Args:
+            obs: [..., A, O], or [..., 1, O] when all seats see the same.
+            last_action: [..., A] integers, -1 for none.
+            features: [..., A, F]; None exactly when the agent was built with `feature_dim` 0.
+
+        Returns:
+            [..., A, G].
+        """
+        ...
+
+    def step(self, gates_in: Array, h: Array) -> Array:
+        """One step of the recurrence: [..., A, G] and [..., A, H] -> [..., A, H]."""
+        ...
+
+    def unroll(self, gates_in: Array, h0: Array) -> Array:
+        """The recurrence over a sequence: [B, T, A, G] and [B, A, H] -> [B, T, A, H]."""
+        ...
+
+    def head(self, h: Array) -> Array:
+        """Action values or logits: [..., A, H] -> [..., A, U]."""
+        ...

@@ -1,0 +1,133 @@
+"""The recurrent loops as single GPU kernels.
+
+A scan launches a handful of small kernels per time step and the GPU waits for each launch. Here one kernel keeps a
+block of rows in registers and walks through all time steps by itself; the recurrent weight stays on the chip. Written
+with Pallas for its Triton backend; where that is missing, `omg.modules.recurrent` uses its scans.
+
+Letters in shapes as there: T steps, N rows, H hidden features.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+
+_ROWS = 16
+"""Rows per program: the smallest block a tensor core takes, for the most programs in flight."""
+
+
+def usable(hidden: int) -> bool:
+    """Whether the kernels can be compiled for a GPU with this hidden width."""
+    return _triton() is not None and 16 <= hidden <= 128 and hidden & (hidden - 1) == 0
+
+
+def _triton() -> object | None:
+    try:
+        from jax.experimental.pallas import triton
+    except ImportError:
+        return None
+    return triton
+
+
+def forward_loop(
+    gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array, interpret: bool = False
+) -> tuple[Array, Array, Array, Array, Array]:
+    """All steps of the unit.
+
+    Args:
+        gates_in: three [T, N, H] input projections (reset, update, new).
+        h0: [N, H].
+        weight: [H, 3H].
+        bias: [3H].
+        interpret: run as ordinary JAX code, for tests without a GPU.
+
+    Returns:
+        states, reset, update, new and the hidden part of new, each [T, N, H].
+    """
+    steps, rows, hidden = gates_in[0].shape
+    padded = -rows % _ROWS
+    inputs = [jnp.pad(gate, ((0, 0), (0, padded), (0, 0))) for gate in gates_in]
+    start = jnp.pad(h0, ((0, padded), (0, 0)))
+    weights = [weight[:, k * hidden : (k + 1) * hidden] for k in range(3)]
+    biases = [bias[None, k * hidden : (k + 1) * hidden] for k in range(3)]
+    sequence = pl.BlockSpec((steps, _ROWS, hidden), lambda i: (0, i, 0))
+    square = pl.BlockSpec((hidden, hidden), lambda i: (0, 0))
+    line = pl.BlockSpec((1, hidden), lambda i: (0, 0))
+    outputs = pl.pallas_call(
+        _forward_kernel,
+        out_shape=[jax.ShapeDtypeStruct(inputs[0].shape, jnp.float32)] * 5,
+        grid=((rows + padded) // _ROWS,),
+        in_specs=[sequence] * 3 + [pl.BlockSpec((_ROWS, hidden), lambda i: (i, 0))] + [square] * 3 + [line] * 3,
+        out_specs=[sequence] * 5,
+        interpret=interpret,
+        **_compiler_params(interpret),
+    )(*inputs, start, *weights, *biases)
+    states, r, z, n, hidden_new = (output[:, :rows] for output in outputs)
+    return states, r, z, n, hidden_new
+
+
+def _forward_kernel(in_r, in_z, in_n, h0, w_r, w_z, w_n, b_r, b_z, b_n, states, out_r, out_z, out_n, out_hn) -> None:  # type: ignore[no-untyped-def]
+    weights = w_r[...], w_z[...], w_n[...]
+    biases = b_r[...], b_z[...], b_n[...]
+
+    def step(t: Array, h: Array) -> Array:
+        hidden = [jnp.dot(h, w) + b for w, b in zip(weights, biases, strict=True)]
+        r = jax.nn.sigmoid(in_r[t] + hidden[0])
+        z = jax.nn.sigmoid(in_z[t] + hidden[1])
+        # tanh through the sigmoid: the backend has no fast tanh of its own.
+        n = 2.0 * jax.nn.sigmoid(2.0 * (in_n[t] + r * hidden[2])) - 1.0
+        h = n + z * (h - n)
+        states[t] = h
+        out_r[t], out_z[t], out_n[t], out_hn[t] = r, z, n, hidden[2]
+        return h
+
+    jax.lax.fori_loop(0, in_r.shape[0], step, h0[...])
+
+
+def backward_loop(
+    factors: tuple[Array, Array, Array], z: Array, grad_states: Array, weight: Array, interpret: bool = False
+) -> tuple[Array, Array]:
+    """The reverse pass; arguments and results as in `omg.modules.recurrent._backward_loop`."""
+    steps, rows, hidden = z.shape
+    padded = -rows % _ROWS
+    sequences = [jnp.pad(value, ((0, 0), (0, padded), (0, 0))) for value in (*factors, z, grad_states)]
+    weights = [weight[:, k * hidden : (k + 1) * hidden].T for k in range(3)]
+    sequence = pl.BlockSpec((steps, _ROWS, hidden), lambda i: (0, i, 0))
+    square = pl.BlockSpec((hidden, hidden), lambda i: (0, 0))
+    block = pl.BlockSpec((_ROWS, hidden), lambda i: (i, 0))
+    grad_h, grad_h0 = pl.pallas_call(
+        _backward_kernel,
+        out_shape=[
+            jax.ShapeDtypeStruct(sequences[0].shape, jnp.float32),
+            jax.ShapeDtypeStruct((rows + padded, hidden), jnp.float32),
+        ],
+        grid=((rows + padded) // _ROWS,),
+        in_specs=[sequence] * 5 + [square] * 3,
+        out_specs=[sequence, block],
+        interpret=interpret,
+        **_compiler_params(interpret),
+    )(*sequences, *weights)
+    return grad_h[:, :rows], grad_h0[:rows]
+
+
+def _backward_kernel(f_r, f_z, f_n, update, entering, w_r, w_z, w_n, grad_out, grad_h0) -> None:  # type: ignore[no-untyped-def]
+    weights = w_r[...], w_z[...], w_n[...]
+    steps = f_r.shape[0]
+
+    def step(index: Array, grad: Array) -> Array:
+        t = steps - 1 - index
+        grad = grad + entering[t]
+        grad_out[t] = grad
+        parts = [jnp.dot(grad * f[t], w) for f, w in zip((f_r, f_z, f_n), weights, strict=True)]
+        return grad * update[t] + parts[0] + parts[1] + parts[2]
+
+    grad_h0[...] = jax.lax.fori_loop(0, steps, step, jnp.zeros(grad_h0.shape, jnp.float32))
+
+
+def _compiler_params(interpret: bool) -> dict[str, object]:
+    triton = _triton()
+    if interpret or triton is None:
+        return {}
+    return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=2)}  # type: ignore[attr-defined]

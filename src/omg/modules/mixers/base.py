@@ -1,0 +1,26 @@
+"""What every mixer provides, and the sizes it is built from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from jax import Array
+
+
+class MixerSizes(NamedTuple):
+    """All a mixer's shapes depend on; a mixer may use only some of it."""
+
+    n_agents: int
+    state_dim: int
+    embed_dim: int = 32
+    """`mixing_embed_dim`."""
+    hypernet_layers: int = 2
+    hypernet_embed: int = 64
+
+
+class Mixer(Protocol):
+    """A network, i.e. a pytree whose leaves are all float arrays."""
+
+    def __call__(self, qs: Array, state: Array) -> Array:
+        """The team's value of a joint action: per-seat values [..., A] and state [..., S] -> [...]."""
+        ...

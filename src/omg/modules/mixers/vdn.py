@@ -1,0 +1,20 @@
+"""`vdn`: the team's value is the sum of the seats' values (value decomposition networks)."""
+
+from __future__ import annotations
+
+import equinox as eqx
+from jax import Array
+
+from omg.modules.mixers.base import MixerSizes
+
+
+class VDNMixer(eqx.Module):
+    """A sum; it has no parameters."""
+
+    def __init__(self, sizes: MixerSizes, *, key: Array):
+        del sizes, key
+
+    def __call__(self, qs: Array, state: Array) -> Array:
+        """[..., A], [..., S] -> [...]; the state is not used."""
+        del state
+        return qs.sum(axis=-1)

@@ -1,0 +1,152 @@
+"""Whole episodes of many games at once, inside a compiled program.
+
+All games start together and the loop ends when the last one is over, so every batch holds complete episodes and a
+run's course does not depend on how fast single games end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components.episode_batch import EpisodeBatch
+from omg.envs.base import Env, Observation
+
+
+class Policy(Protocol):
+    """Anything that can sit in the seats of a game: learned, scripted or random; a pytree."""
+
+    def initial(self, batch: int) -> Any:
+        """What the players remember at the start of `batch` games."""
+        ...
+
+    def act(self, observation: Observation, carry: Any, key: Array, epsilon: Array) -> tuple[Array, Any, dict[str, Array]]:
+        """Actions [B, A] int32, the new memory, and what must be stored with the step (name -> [B, A, ...])."""
+        ...
+
+
+class EpisodeStats(NamedTuple):
+    """One number per episode."""
+
+    returns: Array
+    """[B] undiscounted return; summed over seats in general-sum games."""
+    lengths: Array
+    """[B] int32, steps played."""
+    metrics: dict[str, Array]
+    """`spec.metrics` name -> [B], the value at the last step."""
+
+
+class Rollout(NamedTuple):
+    """Played episodes: data for the learner (if asked for) and statistics."""
+
+    batch: EpisodeBatch | None
+    stats: EpisodeStats
+
+
+def any_over(flags: Array, axis_name: str | None) -> Array:
+    """Whether any flag is set, here or in any program of the mapped axis `axis_name`.
+
+    The answer is the same for all of them, so that a loop or branch on it stays one loop or branch under `vmap`.
+    """
+    found = jnp.any(flags)
+    return found if axis_name is None else jax.lax.pmax(found.astype(jnp.int32), axis_name) > 0
+
+
+def play_episodes(
+    env: Env,
+    policy: Policy,
+    key: Array,
+    num_envs: int,
+    epsilon: Array | float,
+    *,
+    record: bool = True,
+    dtype: Any = jnp.float32,
+    axis_name: str | None = None,
+) -> Rollout:
+    """Plays `num_envs` episodes to their end.
+
+    Args:
+        env: the game.
+        policy: acts in all seats.
+        key: all randomness of these episodes (starts, fights, actions).
+        num_envs: number of games B.
+        epsilon: exploration handed to the policy.
+        record: whether to return an `EpisodeBatch` with T = `episode_limit`.
+        dtype: number type of recorded observations and states.
+        axis_name: name of the surrounding `vmap` axis, if any; games of all its members end together.
+
+    Returns:
+        Episodes [B, T + 1, ...] and their statistics [B].
+    """
+    limit = env.spec.episode_limit
+    key, reset_key = jax.random.split(key)
+    world, seen = env.reset(reset_key, num_envs)
+    memory = policy.initial(num_envs)
+    zeros = jnp.zeros(num_envs, jnp.float32)
+    stats = EpisodeStats(zeros, zeros.astype(jnp.int32), dict.fromkeys(env.spec.metrics, zeros))
+    slots: dict[str, Any] | None = None
+    if record:
+        shapes = jax.eval_shape(lambda: _first_slot(env, policy, world, seen, memory, key, dtype))
+        slots = jax.tree.map(lambda leaf: jnp.zeros((limit + 1, *leaf.shape), leaf.dtype), shapes)
+
+    def body(loop: tuple) -> tuple:
+        t, _, key, alive, world, seen, memory, slots, stats = loop
+        key, act_key, env_key = jax.random.split(key, 3)
+        actions, next_memory, extra = policy.act(seen, memory, act_key, epsilon)
+        world, after, outcome = env.step(env_key, world, actions)
+        if slots is not None:
+            slot = _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
+            slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, slot)
+        stats = _count(stats, alive, outcome)
+        alive = alive & ~(outcome.terminated | outcome.truncated)
+        return t + 1, any_over(alive, axis_name), key, alive, world, after, next_memory, slots, stats
+
+    start = (jnp.int32(0), jnp.bool_(True), key, jnp.ones(num_envs, bool), world, seen, memory, slots, stats)
+    end = jax.lax.while_loop(lambda loop: loop[1] & (loop[0] < limit), body, start)
+    t, _, key, _, world, seen, memory, slots, stats = end
+    if slots is None:
+        return Rollout(None, stats)
+    nobody = jnp.zeros(num_envs, bool)
+    actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(jnp.asarray(epsilon)))
+    no_reward = jnp.zeros(slots["reward"].shape[1:], jnp.float32)
+    last = _slot(seen, actions, no_reward, nobody, nobody, extra, dtype)
+    slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)
+    episode_major = jax.tree.map(lambda rows: jnp.swapaxes(rows, 0, 1), slots)
+    return Rollout(EpisodeBatch(seat=None, **episode_major), stats)
+
+
+def _slot(
+    seen: Observation, actions: Array, reward: Array, terminated: Array, alive: Array, extra: dict[str, Array], dtype: Any
+) -> dict[str, Any]:
+    """One time slot of an `EpisodeBatch`, [B, ...]. Nothing counts in games that are already over."""
+    paid = alive if reward.ndim == 1 else alive[:, None]
+    return {
+        "obs": seen.obs.astype(dtype),
+        "state": seen.state.astype(dtype),
+        "avail": seen.avail,
+        "actions": actions.astype(jnp.int32),
+        "reward": jnp.where(paid, reward, 0.0),
+        "terminated": terminated & alive,
+        "filled": alive,
+        "records": extra,
+    }
+
+
+def _first_slot(
+    env: Env, policy: Policy, world: Any, seen: Observation, memory: Any, key: Array, dtype: Any
+) -> dict[str, Any]:
+    actions, _, extra = policy.act(seen, memory, key, jnp.float32(0.0))
+    _, _, outcome = env.step(key, world, actions)
+    return _slot(seen, actions, outcome.reward, outcome.terminated, outcome.terminated, extra, dtype)
+
+
+def _count(stats: EpisodeStats, alive: Array, outcome: Any) -> EpisodeStats:
+    team = outcome.reward if outcome.reward.ndim == 1 else outcome.reward.sum(axis=1)
+    return EpisodeStats(
+        returns=stats.returns + jnp.where(alive, team, 0.0),
+        lengths=stats.lengths + alive,
+        metrics={name: jnp.where(alive, outcome.metrics[name], old) for name, old in stats.metrics.items()},
+    )

@@ -1,0 +1,128 @@
+"""The folder of a run: everything needed to understand, repeat and resume it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import yaml
+
+from omg.components.files import write_json, write_text
+from omg.config import Config, parse_config
+from omg.errors import UserError
+from omg.tracking.table import Table, read_metrics
+
+_PACKAGES = ("omg-marl", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors", "pydantic")
+
+
+class RunFolder:
+    """Paths inside a run's folder.
+
+    config.yaml, versions.json, status.json, metrics.csv, speed.csv, console.log, tensorboard/, checkpoints/,
+    agents/seed_N/best and agents/seed_N/last.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.yaml"
+        self.metrics_file = path / "metrics.csv"
+        self.speed_file = path / "speed.csv"
+        self.console_file = path / "console.log"
+        self.tensorboard = path / "tensorboard"
+        self.checkpoints = path / "checkpoints"
+
+    @staticmethod
+    def create(config: Config, scenario: str) -> RunFolder:
+        """Makes a new folder named after the run, its game, its seeds and the time."""
+        root = Path(config.local_results_path)
+        last = config.seed + config.seeds - 1
+        seeds = f"seed{config.seed}" if config.seeds == 1 else f"seeds{config.seed}-{last}"
+        stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+        stem = f"{config.name}_{config.env}_{scenario}_{seeds}_{stamp}"
+        for attempt in range(1000):
+            path = root / (stem if attempt == 0 else f"{stem}_{attempt}")
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UserError(f"local_results_path: cannot write to '{root}': {error.strerror}.") from None
+            folder = RunFolder(path)
+            write_text(folder.config_file, yaml.safe_dump(config.model_dump(), sort_keys=False))
+            write_json(path / "versions.json", versions())
+            return folder
+        raise UserError(f"local_results_path: too many runs named '{stem}' in '{root}'.")
+
+    @staticmethod
+    def open(path: Path) -> RunFolder:
+        """An existing run's folder."""
+        folder = RunFolder(path)
+        if not folder.config_file.is_file():
+            reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
+            raise UserError(f"{path} is not a run folder: {reason}.")
+        return folder
+
+    def config(self) -> Config:
+        """The configuration the run was started with."""
+        try:
+            values = yaml.safe_load(self.config_file.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise UserError(f"{self.config_file} cannot be read: {error}.") from None
+        return parse_config(values)
+
+    def agent(self, seed: int, which: str) -> Path:
+        """Folder of the `best` or `last` agent of a seed."""
+        return self.path / "agents" / f"seed_{seed}" / which
+
+    def set_status(self, status: str, **more: Any) -> None:
+        """Records how far the run is: running, finished, stopped, interrupted or failed."""
+        write_json(self.path / "status.json", {"status": status, **more})
+
+    def status(self) -> str:
+        """The recorded status; `running` also after a crash."""
+        try:
+            return str(json.loads((self.path / "status.json").read_text())["status"])
+        except (OSError, ValueError, KeyError):
+            return "running"
+
+    def metrics(self) -> Table:
+        """All metrics so far: seed, t_env, name, value."""
+        return read_metrics(self.metrics_file)
+
+
+def versions() -> dict[str, Any]:
+    """What the numbers of a run depend on besides its configuration."""
+    packages = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            packages[name] = "not installed as a package"
+    device = jax.devices()[0]
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "device": device.device_kind,
+        "backend": device.platform,
+        "packages": packages,
+        "git": _git_revision(),
+        "command": sys.argv,
+    }
+
+
+def _git_revision() -> str | None:
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

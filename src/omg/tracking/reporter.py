@@ -1,0 +1,117 @@
+"""What a run writes while it runs: metrics.csv, speed.csv, TensorBoard, console.log, and the progress on the screen."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from omg.config import Config
+from omg.tracking.folder import RunFolder
+from omg.training.loop import Speed
+from omg.training.summary import Row
+
+_HEADER = b"seed,t_env,name,value\n"
+_QUIET_SECONDS = 10.0
+"""Without a terminal, progress is a line at most this often."""
+
+
+class RunReporter:
+    """Implements `training.Reporter` for a run folder. Use it as a context manager."""
+
+    def __init__(self, folder: RunFolder, config: Config, console: Console | None = None, quiet: bool = False) -> None:
+        self.folder, self.config = folder, config
+        self.console = console or Console(quiet=quiet, stderr=True)
+        self.log = folder.console_file.open("a", encoding="utf-8")
+        self.metrics = folder.metrics_file.open("ab")
+        self.speeds = folder.speed_file.open("a", encoding="utf-8")
+        if self.speeds.tell() == 0:
+            self.speeds.write("t_env,env_steps_per_second,updates_per_second,host_share\n")
+        self.board: dict[int, object] = {}
+        self.last_line = 0.0
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self.progress = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.task = self.progress.add_task("starting", total=config.t_max, note="")
+
+    def __enter__(self) -> RunReporter:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.progress.stop()
+        for writer in self.board.values():
+            writer.close()  # type: ignore[attr-defined]
+        for file in (self.log, self.metrics, self.speeds):
+            file.close()
+
+    def say(self, message: str) -> None:
+        """One line for the user and the console log."""
+        self.progress.console.print(message, highlight=False, markup=False)
+        self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
+        self.log.flush()
+
+    def step(self, title: str) -> None:
+        """Shows a step that has no progress of its own."""
+        self.progress.update(self.task, description=title, total=None)
+
+    def rows(self, rows: list[Row]) -> None:
+        """Appends metrics to the CSV and to TensorBoard (one log per seed)."""
+        text = "".join(f"{row.seed},{row.t_env},{row.name},{row.value!r}\n" for row in rows)
+        self.metrics.write(text.encode())
+        self.metrics.flush()
+        if self.config.use_tensorboard:
+            for row in rows:
+                self._writer(row.seed).add_scalar(row.name, row.value, row.t_env)  # type: ignore[attr-defined]
+
+    def _writer(self, seed: int) -> object:
+        if seed not in self.board:
+            from tensorboardX import SummaryWriter
+
+            self.board[seed] = SummaryWriter(str(self.folder.tensorboard / f"seed_{seed}"))
+        return self.board[seed]
+
+    def speed(self, speed: Speed, headline: dict[str, float]) -> None:
+        """Moves the progress bar and records the speed."""
+        self.speeds.write(
+            f"{speed.t_env},{speed.steps_per_second:.1f},{speed.updates_per_second:.2f},{speed.host_share:.4f}\n"
+        )
+        self.speeds.flush()
+        shown = ("test_battle_won_mean", "test_return_mean")
+        scores = "  ".join(f"{name} {headline[name]:.3f}" for name in shown if name in headline)
+        note = f"{scores}  {speed.steps_per_second:,.0f} steps/s  {speed.updates_per_second:,.1f} updates/s"
+        self.progress.update(
+            self.task, description="training", total=self.config.t_max, completed=speed.t_env, note=note
+        )
+        now = time.monotonic()
+        if now - self.last_line > _QUIET_SECONDS or speed.t_env >= self.config.t_max:
+            self.last_line = now
+            line = f"t_env {speed.t_env:,}/{self.config.t_max:,}  {note}"
+            self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+            self.log.flush()
+            if not self.console.is_terminal:
+                self.console.print(line, highlight=False, markup=False)
+
+    def position(self) -> int:
+        """Bytes of metrics written so far, safely on disk."""
+        self.metrics.flush()
+        os.fsync(self.metrics.fileno())
+        return self.folder.metrics_file.stat().st_size
+
+    def rewind(self, position: int) -> None:
+        """Cuts the metrics back to `position`; 0 starts them anew."""
+        self.metrics.flush()
+        self.metrics.truncate(position)
+        self.metrics.seek(0, os.SEEK_END)
+        if position == 0:
+            self.metrics.write(_HEADER)
+            self.metrics.flush()

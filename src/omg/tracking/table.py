@@ -1,0 +1,72 @@
+"""A small tidy table: rows of plain values, as CSV on disk; hand it to pandas or Polars when you like."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from omg.components.files import write_text
+
+
+class Table(Sequence[dict[str, Any]]):
+    """Rows with the same columns.
+
+    >>> table = Table([{"seed": 1, "t_env": 10, "name": "loss", "value": 0.5}])
+    >>> table.where(name="loss").column("value")
+    [0.5]
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"Table({len(self)} rows: {', '.join(self.columns)})"
+
+    @property
+    def columns(self) -> list[str]:
+        """Column names, in order."""
+        return list(self._rows[0]) if self._rows else []
+
+    def column(self, name: str) -> list[Any]:
+        """All values of one column."""
+        return [row[name] for row in self._rows]
+
+    def where(self, **equals: Any) -> Table:
+        """The rows whose columns equal the given values."""
+        return Table([row for row in self._rows if all(row.get(key) == value for key, value in equals.items())])
+
+    def last(self, **equals: Any) -> Any:
+        """The `value` of the last matching row, or None."""
+        found = self.where(**equals)
+        return found[-1]["value"] if len(found) else None
+
+    def write_csv(self, path: Path) -> None:
+        """Writes the table atomically."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fieldnames=self.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows)
+        write_text(path, text.getvalue())
+
+
+def read_metrics(path: Path) -> Table:
+    """Reads `metrics.csv` (seed, t_env, name, value); a last line that was cut off is left out."""
+    rows = []
+    if path.is_file():
+        for line in path.read_text().splitlines(keepends=True)[1:]:
+            parts = line.rstrip("\n").split(",")
+            if line.endswith("\n") and len(parts) == 4:
+                rows.append({"seed": int(parts[0]), "t_env": int(parts[1]), "name": parts[2], "value": float(parts[3])})
+    return Table(rows)

@@ -1,0 +1,1 @@
+"""The one loop and its compiled program: play, store, learn, test, save."""

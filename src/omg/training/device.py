@@ -1,0 +1,23 @@
+"""Where programs run, and the cache that spares the second run its compilation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+
+def prepare(use_cuda: bool) -> bool:
+    """Chooses the device and turns the persistent compilation cache on; returns whether a GPU is present.
+
+    The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off.
+    """
+    has_gpu = any(device.platform == "gpu" for device in jax.devices())
+    if has_gpu and not use_cuda:
+        jax.config.update("jax_default_device", jax.devices("cpu")[0])
+    cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))
+    if cache:
+        jax.config.update("jax_compilation_cache_dir", str(Path(cache) / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    return has_gpu

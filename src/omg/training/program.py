@@ -1,0 +1,183 @@
+"""The compiled heart of a run: play, store and learn for all seeds at once.
+
+`RunState` is one pytree with everything a run consists of; `Program.chunk` advances it by a fixed number of
+iterations without returning to Python. Saving the state saves the run, loading it resumes the run bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components import replay
+from omg.components.schedules import linear
+from omg.config import Config, update_rhythm
+from omg.envs import Env, make_env
+from omg.learners import LEARNERS
+from omg.runners import EpisodeStats, play_episodes
+
+SEEDS_AXIS = "seeds"
+_TEST_STREAM = 0x7E57
+
+
+class RunState(NamedTuple):
+    """Everything that changes during a run. S seeds lead every array except the shared episode counter."""
+
+    learner: Any
+    """Parameters, targets and optimiser of the learner, [S, ...]."""
+    storage: Any
+    """Replay buffer, [S, buffer_size, ...]."""
+    key: Array
+    """[S, 2] uint32."""
+    t_env: Array
+    """[S] int32, environment steps."""
+    episodes: Array
+    """[] int32, episodes played by each seed."""
+
+
+class IterationLog(NamedTuple):
+    """What one iteration tells the host; a chunk stacks them to [K, S, ...]."""
+
+    stats: EpisodeStats
+    learner: dict[str, Array]
+    """Means over the iteration's updates; all-zero while `updates` is 0."""
+    updates: Array
+    epsilon: Array
+    t_env: Array
+    active: Array
+    """Whether the seed was still training (it stops at `t_max`)."""
+
+
+def length_buckets(limit: int) -> tuple[int, ...]:
+    """Episode lengths to which sampled batches are cut: learning on padding would be most of the work."""
+    eighths = {min(limit, max(16, -(-limit * part // 64) * 8)) for part in (2, 3, 4, 5, 6, 8)}
+    return tuple(sorted(eighths | {limit}))
+
+
+class Program:
+    """Compiled functions of one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.env: Env = make_env(config.env, **config.env_args)
+        self.spec = self.env.spec
+        self.learner = LEARNERS[config.learner](config, self.spec)
+        self.dtype = jnp.dtype(config.buffer_dtype)
+        self.updates, self.period = update_rhythm(config)
+        self.buckets = length_buckets(self.spec.episode_limit)
+        self.iterations = self._iterations_per_chunk()
+        self.init: Callable[[Array], RunState] = jax.jit(self._init)
+        self.chunk: Callable[[RunState], tuple[RunState, IterationLog]] = jax.jit(self._chunk, donate_argnums=0)
+        self.test: Callable[[RunState], EpisodeStats] = jax.jit(self._test)
+
+    def _iterations_per_chunk(self) -> int:
+        """Enough iterations to make the host's work negligible, few enough to test and log in time."""
+        typical_steps = self.config.batch_size_run * max(1, self.spec.episode_limit // 4)
+        shortest = min(self.config.test_interval, self.config.log_interval, self.config.t_max)
+        return int(max(1, min(16, shortest // typical_steps)))
+
+    def storage_shape(self) -> Any:
+        """Shapes of one seed's replay buffer."""
+        return jax.eval_shape(self._storage)
+
+    def storage_bytes(self) -> int:
+        """Size of one seed's replay buffer."""
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.storage_shape()))
+
+    def _storage(self) -> Any:
+        return replay.storage_for(self.spec, self.config.buffer_size, self.config.buffer_dtype)
+
+    def _init(self, seeds: Array) -> RunState:
+        """A fresh run for `seeds` [S] uint32."""
+
+        def one(seed: Array) -> tuple[Any, Any, Array]:
+            key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
+            return self.learner.init(learner_key), self._storage(), key
+
+        learner, storage, key = jax.vmap(one)(seeds)
+        return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0))
+
+    def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:
+        def iteration(state: RunState, _: None) -> tuple[RunState, IterationLog]:
+            episodes = state.episodes + self.config.batch_size_run
+            one = jax.vmap(partial(self._iterate, episodes=episodes), axis_name=SEEDS_AXIS)
+            learner, storage, key, t_env, log = one(state.learner, state.storage, state.key, state.t_env)
+            return RunState(learner, storage, key, t_env, episodes), log
+
+        return jax.lax.scan(iteration, state, None, length=self.iterations)
+
+    def _iterate(
+        self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array
+    ) -> tuple[Any, Any, Array, Array, IterationLog]:
+        """One seed: play `batch_size_run` episodes, store them, update. `episodes` counts these ones too."""
+        config = self.config
+        key, play_key, sample_key = jax.random.split(key, 3)
+        epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
+        rollout = play_episodes(
+            self.env,
+            self.learner.policy(learner),
+            play_key,
+            config.batch_size_run,
+            epsilon,
+            dtype=self.dtype,
+            axis_name=SEEDS_AXIS,
+        )
+        storage = replay.insert(storage, rollout.batch, episodes - config.batch_size_run)
+        active = t_env < config.t_max
+        updated, metrics, count = self._learn(learner, storage, sample_key, episodes)
+        # A seed that has reached t_max keeps its parameters, so its result does not depend on its neighbours.
+        learner = jax.tree.map(lambda new, old: jnp.where(active, new, old), updated, learner)
+        t_env = t_env + jnp.where(active, rollout.stats.lengths.sum(), 0)
+        log = IterationLog(rollout.stats, metrics, count, epsilon, t_env, active)
+        return learner, storage, key, t_env, log
+
+    def _learn(self, learner: Any, storage: Any, key: Array, episodes: Array) -> tuple[Any, dict[str, Array], Array]:
+        """The updates due after `episodes` episodes; returns the learner, mean metrics and the number of updates."""
+        config = self.config
+        size = jnp.minimum(episodes, config.buffer_size)
+        batches = replay.sample_indices(key, size, config.buffer_size, config.batch_size, self.updates)
+        longest = replay.gather_lengths(storage, batches).max(axis=1)
+        longest = jax.lax.pmax(longest, SEEDS_AXIS)
+        bucket = jnp.sum(longest[:, None] > jnp.asarray(self.buckets)[None, :-1], axis=1)
+        first = episodes - config.batch_size_run
+        reached = first + ((jnp.arange(self.updates) + 1) * config.batch_size_run) // self.updates
+
+        def update(learner: Any, due: tuple[Array, Array, Array]) -> tuple[Any, dict[str, Array]]:
+            indices, bucket, episode = due
+
+            def at_length(length: int, learner: Any, indices: Array) -> tuple[Any, dict[str, Array]]:
+                return self.learner.update(learner, replay.gather(storage, indices, length), episode)
+
+            branches = [partial(at_length, length) for length in self.buckets]
+            return jax.lax.switch(bucket, branches, learner, indices)
+
+        def run() -> tuple[Any, dict[str, Array], Array]:
+            changed, metrics = jax.lax.scan(update, learner, (batches, bucket, reached))
+            return changed, jax.tree.map(lambda values: values.mean(axis=0), metrics), jnp.int32(self.updates)
+
+        def wait() -> tuple[Any, dict[str, Array], Array]:
+            shapes = jax.eval_shape(run)[1]
+            return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes), jnp.int32(0)
+
+        due = (episodes >= config.batch_size) & ((episodes // config.batch_size_run) % self.period == 0)
+        return jax.lax.cond(due, run, wait)
+
+    def _test(self, state: RunState) -> EpisodeStats:
+        """Plays `test_nepisode` test episodes per seed, [S, N]; leaves the run's random numbers alone."""
+        epsilon = 0.0 if self.config.test_greedy else self.config.epsilon_finish
+
+        def one(learner: Any, key: Array) -> EpisodeStats:
+            test_key = jax.random.fold_in(key, _TEST_STREAM)
+            policy = self.learner.policy(learner)
+            episodes = self.config.test_nepisode
+            rollout = play_episodes(
+                self.env, policy, test_key, episodes, jnp.float32(epsilon), record=False, axis_name=SEEDS_AXIS
+            )
+            return rollout.stats
+
+        return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)

@@ -1,0 +1,99 @@
+"""Episode and learner statistics between two logs, per seed, under the names PyMARL's users know."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from omg.envs import EnvSpec
+from omg.runners import EpisodeStats
+from omg.training.program import IterationLog
+
+
+class Row(NamedTuple):
+    """One measured number: the tidy form in which all metrics are stored."""
+
+    seed: int
+    t_env: int
+    name: str
+    value: float
+
+
+class Summary:
+    """Sums since the last log. Plain floats, so that they survive a checkpoint exactly."""
+
+    def __init__(self, spec: EnvSpec, seeds: int, stored: dict[str, Any]) -> None:
+        self.spec = spec
+        self.sums: list[dict[str, float]] = stored.get("sums") or [{} for _ in range(seeds)]
+
+    def dump(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {"sums": [dict(sums) for sums in self.sums]}
+
+    def clear(self) -> None:
+        """Starts the next interval."""
+        self.sums = [{} for _ in self.sums]
+
+    def add(self, log: IterationLog) -> None:
+        """Adds a chunk; arrays are [K, S, ...]. Iterations of seeds that already finished do not count."""
+        for index, sums in enumerate(self.sums):
+            on = log.active[:, index]
+            if not on.any():
+                continue
+            returns = log.stats.returns[on, index].astype(np.float64)
+            _add(sums, "episodes", returns.size)
+            _add(sums, "return", returns.sum())
+            _add(sums, "return_squared", np.square(returns).sum())
+            _add(sums, "ep_length", log.stats.lengths[on, index].sum(dtype=np.float64))
+            for name, values in log.stats.metrics.items():
+                _add(sums, name, values[on, index].sum(dtype=np.float64))
+            updates = log.updates[on, index].astype(np.float64)
+            _add(sums, "updates", updates.sum())
+            for name, values in log.learner.items():
+                _add(sums, f"learner.{name}", (values[on, index].astype(np.float64) * updates).sum())
+            sums["epsilon"] = float(log.epsilon[on, index][-1])
+
+    def rows(self, seeds: list[int], t_env: np.ndarray, episodes: int) -> list[Row]:
+        """Tidy rows (seed, t_env, name, value) of the interval."""
+        rows = []
+        for index, (seed, sums) in enumerate(zip(seeds, self.sums, strict=True)):
+            rows += [Row(seed, int(t_env[index]), name, value) for name, value in self._values(sums).items()]
+            rows.append(Row(seed, int(t_env[index]), "episode", float(episodes)))
+        return rows
+
+    def _values(self, sums: dict[str, float]) -> dict[str, float]:
+        count = sums.get("episodes", 0.0)
+        if not count:
+            return {}
+        mean = sums["return"] / count
+        values = {
+            "return_mean": mean,
+            "return_std": float(np.sqrt(max(sums["return_squared"] / count - mean**2, 0.0))),
+            "ep_length_mean": sums["ep_length"] / count,
+            "epsilon": sums["epsilon"],
+        }
+        values |= {f"{name}_mean": sums[name] / count for name in self.spec.metrics}
+        updates = sums.get("updates", 0.0)
+        if updates:
+            prefix = "learner."
+            values |= {
+                name.removeprefix(prefix): total / updates for name, total in sums.items() if name.startswith(prefix)
+            }
+        return values
+
+
+def _add(sums: dict[str, float], name: str, value: float) -> None:
+    sums[name] = sums.get(name, 0.0) + float(value)
+
+
+def episode_rows(stats: EpisodeStats, index: int, prefix: str = "") -> dict[str, float]:
+    """Means over the episodes of seed `index` of statistics [S, N]: `test_return_mean`, `test_battle_won_mean`, ..."""
+    returns = np.asarray(stats.returns[index], np.float64)
+    values = {
+        "return_mean": float(returns.mean()),
+        "return_std": float(returns.std()),
+        "ep_length_mean": float(np.mean(stats.lengths[index])),
+    }
+    values |= {f"{name}_mean": float(np.mean(metric[index])) for name, metric in stats.metrics.items()}
+    return {prefix + name: value for name, value in values.items()}

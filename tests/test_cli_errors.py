@@ -1,0 +1,340 @@
+"""The command line: what it refuses and how, what it prints, and what it hands to the Python API."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import omg
+from omg.cli import main
+from omg.cli.runs import final_tests
+from omg.cli.tables import shown
+from omg.config import algorithm_names, parse_config, read_yaml, resolve
+from omg.errors import UserError
+from omg.tracking.table import Table
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = ("train", "resume", "evaluate", "envs", "algs", "config", "bench")
+SC2 = ("--env-config=sc2",)
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stands in for `omg.api` and notes the calls."""
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+    metrics = [
+        {"seed": 1, "t_env": 10, "name": "test_return_mean", "value": 1.0},
+        {"seed": 1, "t_env": 20, "name": "test_return_mean", "value": 3.0},
+        {"seed": 2, "t_env": 20, "name": "test_return_mean", "value": 4.0},
+        {"seed": 1, "t_env": 20, "name": "loss", "value": 9.0},
+    ]
+
+    def note(name: str, result: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append((name, args, kwargs))
+            return result
+
+        return call
+
+    run = SimpleNamespace(folder=Path("results/some_run"), status="finished", metrics=metrics)
+    module = ModuleType("omg.api")
+    rows = Table([{"seed": 1, "battle_won_mean": 0.25}, {"seed": 2, "battle_won_mean": 0.5}])
+    for name, result in {"train_config": run, "resume": run, "evaluate": rows, "bench": [{"steps_per_s": 7}]}.items():
+        setattr(module, name, note(name, result))
+    monkeypatch.setitem(sys.modules, "omg.api", module)
+    monkeypatch.setattr(omg, "api", module, raising=False)
+    return SimpleNamespace(module=module, calls=calls, run=run)
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+
+ALGORITHMS = ", ".join(algorithm_names())
+BAD_INPUT: list[tuple[list[str], str]] = [
+    # unknown algorithm, environment, map
+    (["--config=qmx", *SC2], f"Unknown algorithm (--config) 'qmx'. Did you mean 'qmix'? Allowed: {ALGORITHMS}."),
+    (
+        ["--config=iql", "--env-config=sc3"],
+        "Unknown environment configuration (--env-config) 'sc3'. Did you mean 'sc2'",
+    ),
+    (["--config=iql", "env=sc3"], "Unknown environment configuration (--env-config) 'sc3'. Did you mean 'sc2'? "),
+    (
+        ["--config=iql", *SC2, "env_args.map_name=9m"],
+        "Unknown map (env_args.map_name) '9m'. Did you mean '8m'? Allowed: 10m_vs_11m, ",
+    ),
+    # unknown key
+    (["--config=iql", "leaning_rate=1"], "Unknown key 'leaning_rate'."),
+    (["--config=iql", "batchsize=1"], "Unknown key 'batchsize'. Did you mean 'batch_size'? `omg config` lists all"),
+    (["--config=iql", "--batch_sise=1"], "Unknown key 'batch_sise'. Did you mean 'batch_size'?"),
+    (["--config=iql", "map_name=8m"], "Unknown key 'map_name'. Did you mean 'env_args.map_name'?"),
+    (
+        ["--config=iql", *SC2, "env_args.mapname=8m"],
+        "Unknown key env_args.mapname: option of environment 'sc2' 'mapname'. Did you mean 'map_name'? Allowed: ",
+    ),
+    # unknown names
+    (["--config=iql", "mixer=qmx"], "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),
+    (["--config=iql", "learner=q_lerner"], "Unknown learner 'q_lerner'. Did you mean 'q_learner'? Allowed: "),
+    (["--config=iql", "mac=basic"], "Unknown mac 'basic'. Did you mean 'basic_mac'? Allowed: "),
+    (["--config=iql", "am_model=none"], "Unknown am_model 'none'. Did you mean 'none_am'? Allowed: "),
+    (["--config=iql", "action_selector=greedy"], "Unknown action_selector 'greedy'. Did you mean 'epsilon_greedy'? "),
+    # wrong type or range
+    (["--config=iql", "lr=abc"], "lr: got 'abc' (text); expected a number > 0. Learning rate of RMSProp."),
+    (["--config=iql", "--lr"], "lr: got True (a truth value); expected a number > 0."),
+    (["--config=iql", "t_max=1.5"], "t_max: got 1.5 (a number); expected a whole number >= 1."),
+    (["--config=iql", "double_q=maybe"], "double_q: got 'maybe' (text); expected True or False."),
+    (["--config=iql", "lr.x=1"], "lr: got {'x': 1} (a dict); expected a number > 0."),
+    (["--config=iql", *SC2, "env_args.step_mul=fast"], "env_args.step_mul: got 'fast'."),
+    (["--config=iql", "lr=[1"], "lr: cannot read the value '[1' as YAML; put it in quotes."),
+    # teams
+    (["--config=4iql3qmix2vdn", *SC2], "Team name '4iql3qmix2vdn' has 9 seats (4+3+2), but sc2 8m has 8: "),
+    (["--config=2iql", *SC2, "env_args.map_name=3m"], "Team name '2iql' has 2 seats (2), but sc2 3m has 3: "),
+    (["--config=4iql4qmx", *SC2], "Unknown algorithm in the team name '4iql4qmx': 'qmx'. Did you mean 'qmix'? "),
+    (
+        ["--config=4iql3qmix1vdn", *SC2],
+        "config: got the team '4iql3qmix1vdn' of 3 algorithms. Mixed teams need the controller multi_module_mac, which "
+        "this version does not have; allowed: one algorithm for all seats, e.g. --config=vdn.",
+    ),
+    # words
+    ([], f"config: missing. Write --config=ALG with one of: {ALGORITHMS}."),
+    (["iql"], "Cannot read the argument 'iql'. Write key=value, --key=value or --key value."),
+    (["--config"], "Option '--config' requires an argument."),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD_INPUT, ids=[" ".join(words) or "nothing" for words, _ in BAD_INPUT])
+def test_bad_input_ends_with_one_line_and_code_2(
+    words: list[str], message: str, api: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: {message}")
+    assert captured.err.count("\n") == 1
+    assert captured.err.endswith("\n")
+    assert captured.out == ""
+    assert api.calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "Unknown command 'trian'. Did you mean 'train'? Allowed: algs, bench, "),
+        (["envs", "sc3"], "Unknown environment 'sc3'. Did you mean 'sc2'? Allowed: "),
+        (["resume"], "Missing argument 'RUN'. See `omg resume --help`."),
+        (["evaluate", "run", "--episodes", "many"], "Invalid value for '--episodes': "),
+        (["evaluate", "run", "--episodes", "0"], "Invalid value for '--episodes': "),
+        (["evaluate", "run", "--episdes=3"], "No such option: --episdes"),
+        (["config", "--config=qmx"], "Unknown algorithm (--config) 'qmx'. Did you mean 'qmix'? "),
+        (["bench", "3m"], "Cannot read the argument '3m'. Write key=value, "),
+    ],
+)
+def test_other_commands_refuse_in_the_same_way(
+    words: list[str], message: str, api: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: {message}")
+    assert captured.err.count("\n") == 1
+    assert api.calls == []
+
+
+def test_errors_of_the_api_are_one_line_too(
+    api: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def damaged(*args: Any, **kwargs: Any) -> None:
+        raise UserError("checkpoint 'x':\n  damaged")
+
+    monkeypatch.setattr(api.module, "resume", damaged)
+    assert main(["resume", "x"]) == 2
+    assert capsys.readouterr().err == "error: checkpoint 'x': damaged\n"
+
+
+def test_faults_of_the_program_are_not_hidden(api: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*args: Any, **kwargs: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(api.module, "resume", faulty)
+    with pytest.raises(ZeroDivisionError):
+        main(["resume", "x"])
+
+
+def test_interrupt_ends_with_130(
+    api: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api.module, "train_config", interrupted)
+    assert main(["train", "--config=iql"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_run_that_was_interrupted_and_saved_ends_with_130(
+    api: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.run.status = "interrupted"
+    assert main(["resume", "results/a"]) == 130
+    assert "Run folder: results/some_run" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------ what is printed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_contains_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"Example: omg {command}" in text
+    assert f"Usage: omg {command}" in text
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_help_lists_the_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in COMMANDS)
+
+
+def test_config_shows_key_value_source_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--config=qmix", *SC2, "with", "lr=0.001"]) == 0
+    rows = {line.split()[0]: line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert " ".join(" ".join(rows["lr"]).split()) == "lr 0.001 command line Learning rate of RMSProp"
+    assert rows["mixer"][1:3] == ["'qmix'", "algs/qmix.yaml"]
+    assert rows["env_args.map_name"][1:3] == ["'8m'", "envs/sc2.yaml"]
+    assert rows["gamma"][1:3] == ["0.99", "default.yaml"]
+
+
+def test_config_yaml_reads_back_as_the_same_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--yaml", "--config=qmix", *SC2, "lr=1e-5", "env_args.map_name=3m"]) == 0
+    expected = resolve("qmix", "sc2", ["lr=1e-5", "env_args.map_name=3m"]).config
+    assert parse_config(read_yaml(capsys.readouterr().out)) == expected
+
+
+def test_config_shows_the_members_of_a_team(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--config=4iql3qmix1vdn", *SC2]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["4", "iql", "frozen", "mixer=None"] in lines
+    assert ["3", "qmix", "frozen", "mixer='qmix'"] in lines
+    assert ["1", "vdn", "learns"] in lines
+    assert main(["config", "--yaml", "--config=4iql3qmix1vdn", *SC2]) == 0
+    document = read_yaml(capsys.readouterr().out)
+    assert document["train_alg"] == "vdn"
+    assert document["team"][1] == {"seats": 3, "algorithm": "qmix"}
+    assert parse_config(document["members"]["qmix"]).mixer == "qmix"
+
+
+def test_lists_describe_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["algs"]) == 0
+    text = capsys.readouterr().out
+    assert "QMIX: the team's value grows with every seat's value" in text
+    assert all(name in text for name in algorithm_names())
+    assert main(["envs"]) == 0
+    text = capsys.readouterr().out
+    assert "built-in simulator" in text
+    assert "10 million steps" in text
+    assert main(["envs", "sc2"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "step_mul a whole number >= 1 and <= 64 8 game ticks per step" in lines
+
+
+# ------------------------------------------------------------------------------------- what the API is asked for
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--config=qmix --env-config=sc2 with env_args.map_name=3m lr=0.001 --seed=3 --obs_is_state",
+        "lr=0.001 --obs_is_state=True --env_config sc2 --seed 3 config=qmix env_args.map_name=3m",
+        "--obs_is_state --config qmix --lr 1e-3 --env-config sc2 with --env_args.map_name=3m seed=3",
+    ],
+)
+def test_train_hands_over_the_resolved_configuration(
+    words: str, api: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words.split()]) == 0
+    ((name, (config,), options),) = api.calls
+    assert name == "train_config"
+    assert options["quiet"] is False
+    overrides = {"env_args.map_name": "3m", "lr": 0.001, "seed": 3, "obs_is_state": True}
+    assert config == resolve("qmix", "sc2", overrides).config
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["test_return_mean", "20", "3.5000", "3", "4"] in lines
+    assert ["Run", "folder:", "results/some_run"] in lines
+
+
+def test_resume_evaluate_and_bench_call_the_api(
+    api: SimpleNamespace, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["resume", "results/a"]) == 0
+    table = tmp_path / "table.csv"
+    assert main(["evaluate", "results/a", "--episodes=5", "--seed=2", "--explore", "--csv", str(table)]) == 0
+    assert main(["bench", "--seconds=0.5", "map_name=3m", "env_args.step_mul=4"]) == 0
+    assert [call[0] for call in api.calls] == ["resume", "evaluate", "bench"]
+    assert api.calls[0][1] == (Path("results/a"),)
+    assert api.calls[1][1:] == ((Path("results/a"),), {"episodes": 5, "seed": 2, "greedy": False})
+    assert api.calls[2][2] == {"seconds": 0.5, "env": "sc2", "env_args": {"map_name": "3m", "step_mul": 4}}
+    assert table.read_text() == "seed,battle_won_mean\n1,0.25\n2,0.5\n"
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["1", "0.2500"] in lines
+    assert ["7"] in lines
+
+
+def test_csv_that_cannot_be_written_is_refused_and_leaves_nothing(
+    api: SimpleNamespace, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    for target in (taken, tmp_path / "missing" / "table.csv"):
+        assert main(["evaluate", "results/a", "--csv", str(target)]) == 2
+        assert capsys.readouterr().err.startswith(f"error: --csv: cannot write '{target}' (")
+    assert list(tmp_path.iterdir()) == [taken]
+
+
+def test_final_tests_take_the_last_test_of_every_seed() -> None:
+    rows = [
+        {"seed": seed, "t_env": t_env, "name": name, "value": value}
+        for seed, t_env, name, value in [
+            (1, 10, "test_won", 0.0),
+            (2, 20, "test_won", 0.5),
+            (1, 20, "test_won", 1.0),
+            (1, 20, "won", 9.0),
+        ]
+    ]
+    assert final_tests(rows) == [("test_won", 20, 0.75, 0.5, 1.0)]
+
+
+def test_numbers_are_shown_short() -> None:
+    assert [shown(value) for value in (0.25, 2.0, 1e-5, 12, 1234567.8, True, "a")] == [
+        "0.2500",
+        "2",
+        "1e-05",
+        "12",
+        "1.235e+06",
+        "True",
+        "a",
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ the real program
+
+
+def test_main_py_takes_the_arguments_of_train() -> None:
+    words = ["--config=qmx", "--env-config=sc2", "with", "env_args.map_name=8m"]
+    done = subprocess.run([sys.executable, str(ROOT / "main.py"), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"error: Unknown algorithm (--config) 'qmx'. Did you mean 'qmix'? Allowed: {ALGORITHMS}.\n"
+
+
+def test_help_does_not_load_jax() -> None:
+    code = "import sys; from omg.cli import main; main(['train', '--help']); sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,228 @@
+"""Words of the command line: settings in any order, YAML values, team names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omg.config import Config, algorithm_names, change_config, parse_team, read_yaml, resolve, translate, write_yaml
+from omg.config.teams import TeamPart, main_algorithm
+from omg.errors import UserError
+
+# ----------------------------------------------------------------------------------- command-line words
+
+WORDS: list[list[str]] = [
+    ["--config=qmix"],
+    ["--env_config", "sc2"],
+    ["env_args.map_name=3m"],
+    ["--env-args.step_mul=4"],
+    ["--obs_is_state"],
+    ["--lr", "1e-4"],
+    ["--mixer=None"],
+    ["t_max=2e6"],
+    ["early_stop_metric=test_battle_won_mean"],
+    ["--early_stop_value", "-0.5"],
+    ["double_q=False"],
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(order=st.permutations(WORDS), position=st.integers(0, len(WORDS)))
+def test_words_may_come_in_any_order(order: list[list[str]], position: int) -> None:
+    groups = [*order[:position], ["with"], *order[position:]]
+    line = translate([word for group in groups for word in group])
+    config = resolve(line.config, line.env_config, line.overrides).config
+    reference = resolve("qmix", "sc2", {})
+    assert config == change_config(
+        reference.config,
+        env_args={"map_name": "3m", "step_mul": 4},
+        obs_is_state=True,
+        lr=1e-4,
+        mixer=None,
+        t_max=2_000_000,
+        early_stop_metric="test_battle_won_mean",
+        early_stop_value=-0.5,
+        double_q=False,
+    )
+
+
+def test_pymarl_command_lines_translate() -> None:
+    line = translate(["--config=iql", "--env-config=sc2", "with", "env_args.map_name=8m", "--obs_is_state=True"])
+    assert (line.config, line.env_config) == ("iql", "sc2")
+    assert line.overrides == ["env_args.map_name=8m", "obs_is_state=True"]
+    team = translate(["--config=4iql4qmix", "--multi_algs", "--env-config=sc2", "with", "a=b=c", "--train_alg=qmix"])
+    assert (team.config, team.overrides) == ("4iql4qmix", ["multi_algs=True", "a=b=c", "train_alg=qmix"])
+
+
+def test_of_equal_keys_the_last_wins() -> None:
+    assert resolve("iql", "sc2", ["lr=0.1", "lr=0.2"]).config.lr == 0.2
+    assert resolve("iql", "sc2", ["env_args.map_name=3m", "env_args={map_name: 2s3z}"]).config.env_args["map_name"] == (
+        "2s3z"
+    )
+
+
+@pytest.mark.parametrize("words", [["lr"], ["-lr=3"], ["=3"], ["--=3"], ["a..b=3"], ["--config"], ["--config="]])
+def test_unreadable_words_are_refused(words: list[str]) -> None:
+    with pytest.raises(UserError, match=r"key=value|no key|NAME"):
+        translate(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("2e6", 2e6),
+        ("-1.5E+3", -1500.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("2_000_000", 2_000_000),
+        ("-3", -3),
+        ("010", 10),
+        ("True", True),
+        ("false", False),
+        ("None", None),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("on", "on"),
+        ("no", "no"),
+        ("3m", "3m"),
+        ("2c_vs_64zg", "2c_vs_64zg"),
+        ("1e", "1e"),
+        ("1__0", "1__0"),
+        ("12:30", "12:30"),
+        ("2026-01-01", "2026-01-01"),
+        ("nan", "nan"),
+        ("'7'", "7"),
+        ("[1, 2e1]", [1, 20.0]),
+        ("{map_name: 8m}", {"map_name": "8m"}),
+    ],
+)
+def test_yaml_scalars(text: str, value: Any) -> None:
+    read = read_yaml(text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.one_of(
+        st.text(st.characters(exclude_categories=("Cs", "Cc"))),
+        st.sampled_from(["1e-4", "None", "True", "~", "", "7", "1_0", "on", "2026-01-01"]),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.booleans(),
+        st.none(),
+    )
+)
+def test_written_yaml_reads_back_equal(value: Any) -> None:
+    read = read_yaml(write_yaml({"key": value, "list": [value]}))
+    assert read == {"key": value, "list": [value]}
+    assert type(read["key"]) is type(value)
+
+
+# -------------------------------------------------------------------------------------------------- teams
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("8iql", [(8, "iql")]),
+        ("4iql3qmix1iql_omg", [(4, "iql"), (3, "qmix"), (1, "iql_omg")]),
+        ("12iql_idv10iql", [(12, "iql_idv"), (10, "iql")]),
+        ("1d3qn2d3", [(1, "d3qn"), (2, "d3")]),
+        ("1d34iql", [(1, "d3"), (4, "iql")]),
+        ("1d2qn", [(1, "d"), (2, "qn")]),
+        ("4iql4iql", [(4, "iql"), (4, "iql")]),
+    ],
+)
+def test_team_names(name: str, parts: list[tuple[int, str]]) -> None:
+    known = ["iql", "iql_idv", "iql_omg", "qmix", "d", "d3", "d3qn", "qn"]
+    assert parse_team(name, known) == [TeamPart(*part) for part in parts]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from(algorithm_names())), min_size=1, max_size=6))
+def test_every_team_of_known_algorithms_is_read_back(parts: list[tuple[int, str]]) -> None:
+    assert parse_team("".join(f"{count}{name}" for count, name in parts), algorithm_names()) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "4iql3qmx1vdn",
+            "Unknown algorithm in the team name '4iql3qmx1vdn': 'qmx'. Did you mean 'qmix'? Allowed: iql,",
+        ),
+        ("4iql4", "Unknown algorithm in the team name '4iql4': ''."),
+        ("4iqlx", "Unknown algorithm in the team name '4iqlx': 'iqlx'. Did you mean 'iql'?"),
+        ("0iql8vdn", "Team name '0iql8vdn': got 0 seats for iql; every algorithm needs at least 1."),
+    ],
+)
+def test_bad_team_names(name: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        resolve(name, "sc2")
+    assert str(error.value).startswith(message)
+
+
+def test_team_members_have_their_own_configurations() -> None:
+    resolved = resolve("4iql3qmix1vdn", "sc2", ["lr=0.01"])
+    assert resolved.team == ((4, "iql"), (3, "qmix"), (1, "vdn"))
+    assert {name: (member.mixer, member.lr) for name, member in resolved.members.items()} == {
+        "iql": (None, 0.01),
+        "qmix": ("qmix", 0.01),
+        "vdn": ("vdn", 0.01),
+    }
+    config = resolved.config
+    assert (config.name, config.mixer, config.multi_algs, config.train_alg) == ("4iql3qmix1vdn", "vdn", True, "vdn")
+    assert resolved.sources["train_alg"] == "team name"
+    assert resolved.sources["mixer"] == "algs/vdn.yaml"
+    with pytest.raises(UserError, match="multi_module_mac"):
+        resolved.trainable()
+
+
+def test_train_alg_chooses_who_learns() -> None:
+    resolved = resolve("4iql3qmix1iql", "sc2", ["train_alg=qmix"])
+    assert (resolved.config.train_alg, resolved.config.mixer) == ("qmix", "qmix")
+    with pytest.raises(UserError, match=r"train_alg: team '4iql3qmix1iql' .* one of: iql, qmix\."):
+        resolve("4iql3qmix1iql", "sc2")
+    with pytest.raises(UserError, match=r"train_alg for the team '4iql4qmix': 'vdn'\. Allowed: iql, qmix"):
+        resolve("4iql4qmix", "sc2", ["train_alg=vdn"])
+
+
+def test_the_only_opponent_model_learns() -> None:
+    plain = Config()
+    modelling = plain.model_copy(update={"am_model": "omg_am"})
+    parts = [TeamPart(1, "iql_omg"), TeamPart(7, "iql")]
+    assert main_algorithm("1iql_omg7iql", parts, {"iql_omg": modelling, "iql": plain}, None) == "iql_omg"
+    with pytest.raises(UserError, match="does not say which algorithm learns"):
+        main_algorithm("1iql_omg7iql", parts, {"iql_omg": modelling, "iql": modelling}, None)
+
+
+def test_one_algorithm_team_is_the_algorithm() -> None:
+    for name in ("8iql", "4iql4iql"):
+        for words in ([], ["multi_algs=True", "train_alg=iql"]):
+            assert resolve(name, "sc2", words) == resolve("iql", "sc2")
+
+
+def test_team_must_fill_the_game() -> None:
+    with pytest.raises(UserError) as error:
+        resolve("4iql3qmix2vdn", "sc2")
+    assert str(error.value) == (
+        "Team name '4iql3qmix2vdn' has 9 seats (4+3+2), but sc2 8m has 8: the counts must add up to 8."
+    )
+    with pytest.raises(UserError, match=r"8 seats .* sc2 3m has 3"):
+        resolve("8iql", "sc2", ["env_args.map_name=3m"])
+
+
+def test_team_keys_without_a_team_are_refused() -> None:
+    with pytest.raises(UserError, match="multi_algs: got True, but --config=iql is one algorithm"):
+        resolve("iql", "sc2", ["multi_algs=True"])
+    with pytest.raises(UserError, match=r"train_alg for --config=iql: 'qmix'\. Allowed: iql"):
+        resolve("iql", "sc2", ["train_alg=qmix"])
+    with pytest.raises(UserError, match="multi_algs: got False, but team '4iql4qmix' has 2 algorithms"):
+        resolve("4iql4qmix", "sc2", ["multi_algs=False"])
+    assert resolve("iql", "sc2", ["train_alg=iql"]).config.train_alg == "iql"

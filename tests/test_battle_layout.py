@@ -171,7 +171,7 @@ def test_an_option_the_simulator_cannot_honour_is_refused(option, value):
 
 
 def test_the_real_game_is_refused_with_a_reason():
-    with pytest.raises(UserError, match="env_args.backend: got 'starcraft'"):
+    with pytest.raises(UserError, match=r"env_args\.backend: got 'starcraft'"):
         make_env("sc2", backend="starcraft")
 
 

@@ -8,17 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.console import Console
 
 from omg.config import Config, adjust, resolve
-from omg.envs import make_env
+from omg.config.schema import unknown_key
+from omg.envs import ENVS, make_env
 from omg.envs.adapters import adapt
 from omg.errors import UserError
 from omg.evaluation import play_team
 from omg.pools import Agent, AgentCard, load_agent, save_agent
 from omg.tracking import RunFolder, RunReporter, Table
-from omg.training.device import prepare
+from omg.training.device import chosen_device, prepare
 from omg.training.loop import Trainer
 
 __all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
@@ -64,11 +64,16 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         config: algorithm or team name, e.g. `qmix`.
         env: environment configuration, e.g. `sc2`.
         quiet: no output on the screen.
-        settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`).
+        settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`). An option
+            that is also a configuration key goes into `env_args`: `env_args={"obs_last_action": True}`.
     """
     overrides = {key: value for key, value in settings.items() if key in Config.model_fields}
-    game = {key: value for key, value in settings.items() if key not in Config.model_fields}
-    overrides["env_args"] = {**overrides.get("env_args", {}), **game}
+    game = resolve(None, env).config.env
+    options = {key: value for key, value in settings.items() if key not in Config.model_fields}
+    for key in options:
+        if key not in ENVS[game].args.model_fields:
+            raise unknown_key(key, game)
+    overrides["env_args"] = {**overrides.get("env_args", {}), **options}
     return train_config(resolve(config, env, overrides).trainable(), quiet=quiet)
 
 
@@ -97,15 +102,19 @@ def _run(folder: RunFolder, config: Config, notes: list[str], console: Console |
         card = AgentCard(config.name, seed, t_env, config.model_dump(), dict(spec), results)
         save_agent(folder.agent(seed, which), trainer.program.learner.policy(learner_state), card)
 
-    folder.set_status("running")
-    with RunReporter(folder, config, console, quiet) as reporter:
-        for line in (f"run folder: {folder.path}", f"device: {jax.devices()[0].device_kind}", *notes):
+    with folder.lock(), RunReporter(folder, config, console, quiet) as reporter:
+        folder.set_status("running")
+        for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
         if config.env == "sc2":
             reporter.say("sc2: built-in battle simulator")
-        trainer = Trainer(config, folder.checkpoints, reporter, keep)
         try:
+            trainer = Trainer(config, folder.checkpoints, reporter, keep)
             outcome = trainer.run()
+        except KeyboardInterrupt:
+            folder.set_status("interrupted")
+            reporter.say(f"continue with: omg resume {folder.path}")
+            raise
         except BaseException as error:
             folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
@@ -132,7 +141,11 @@ def evaluate(agent: Agent | str | Path, *, episodes: int = 256, seed: int = 0, g
 
 
 def bench(
-    *, seconds: float = 60.0, env: str = "sc2", env_args: dict[str, Any] | None = None, say: Callable[[str], None] = print
+    *,
+    seconds: float = 60.0,
+    env: str = "sc2",
+    env_args: dict[str, Any] | None = None,
+    say: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """Speed of playing and learning on this machine; see `omg.training.bench`."""
     from omg.training.bench import measure

@@ -1,4 +1,8 @@
-"""Writing files so that a reader never sees half of one, and arrays so that anyone can read them."""
+"""Writing files so that a reader never sees half of one, and arrays so that anyone can read them.
+
+Everything is first written beside its place under a name that starts with `.writing-`, brought to the disk, and then
+renamed. The names are fixed, so what a killed process leaves behind is overwritten by the next one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,20 +18,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+
+_WRITING, _OLD = ".writing-", ".old-"
 
 
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    staging = path.with_name(_WRITING + path.name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with staging.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(staging, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        staging.unlink(missing_ok=True)
         raise
 
 
@@ -39,22 +45,48 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder that becomes `path` when the block ends well, and vanishes when it does not."""
+    """Yields a temporary folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    A folder that is already there is moved aside before the new one takes its place, since no system can exchange the
+    two at once; `whole_folder` finds it there should the process be killed in between.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=path.parent, prefix=".writing-"))
+    staging, old = path.with_name(_WRITING + path.name), path.with_name(_OLD + path.name)
+    if old.exists() and not path.exists():
+        os.replace(old, path)
+    for leftover in (staging, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    staging.mkdir()
     try:
         yield staging
+        _sync_folder(staging)
         if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=".old-"))
-            os.replace(path, old / "folder")
-            os.replace(staging, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(staging, path)
+            os.replace(path, old)
+        os.replace(staging, path)
         _sync_folder(path.parent)
     finally:
-        if staging.exists():
-            shutil.rmtree(staging)
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        for leftover in (staging, old):
+            if leftover.exists():
+                shutil.rmtree(leftover)
+
+
+def whole_folder(path: Path) -> Path:
+    """`path`, or the version before it if a process was killed while `new_folder` replaced it."""
+    old = path.with_name(_OLD + path.name)
+    return old if old.exists() and not path.exists() else path
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Deletes what killed processes have left in `folder` of files and folders they were writing."""
+    for prefix in (_WRITING, _OLD):
+        for path in folder.glob(f"{prefix}*"):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _sync_folder(path: Path) -> None:
@@ -73,8 +105,16 @@ def checksum(path: Path) -> str:
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
     """Writes named arrays as safetensors and returns the file's checksum. bfloat16 is stored as its bits."""
-    plain = {name: np.ascontiguousarray(_bits(value)) for name, value in arrays.items()}
-    save_file(plain, path)
+    # `ascontiguousarray` makes arrays of one number out of bare numbers, hence the reshape.
+    plain = {name: np.ascontiguousarray(_bits(value)).reshape(np.shape(value)) for name, value in arrays.items()}
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(plain, path)
+    except SafetensorError as error:
+        raise OSError(None, str(error)) from None
+    # safetensors makes its files readable by their owner only; the mode of other new files lets pools be shared.
+    path.chmod(mode)
     with path.open("rb") as file:
         os.fsync(file.fileno())
     return checksum(path)
@@ -102,7 +142,7 @@ def _path_name(path: tuple[Any, ...]) -> str:
     )
 
 
-class ShapeMismatch(Exception):
+class ShapeMismatchError(Exception):
     """Stored arrays do not fit the structure they are to fill; the message names the first difference."""
 
 
@@ -110,19 +150,19 @@ def fill_leaves(template: Any, arrays: dict[str, np.ndarray]) -> Any:
     """A pytree like `template` (arrays or shapes) with its leaves taken from `arrays` by path.
 
     Raises:
-        ShapeMismatch: a leaf is missing, has another shape, or is left over.
+        ShapeMismatchError: a leaf is missing, has another shape, or is left over.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(template)
     filled = []
     for path, leaf in leaves:
         name = _path_name(path)
         if name not in arrays:
-            raise ShapeMismatch(f"'{name}' is missing")
+            raise ShapeMismatchError(f"'{name}' is missing")
         value = arrays[name]
         if tuple(value.shape) != tuple(leaf.shape):
-            raise ShapeMismatch(f"'{name}' has shape {tuple(value.shape)}, expected {tuple(leaf.shape)}")
+            raise ShapeMismatchError(f"'{name}' has shape {tuple(value.shape)}, expected {tuple(leaf.shape)}")
         filled.append(value.view(jnp.bfloat16) if leaf.dtype == jnp.bfloat16 else value.astype(leaf.dtype, copy=False))
     extra = sorted(set(arrays) - {_path_name(path) for path, _ in leaves})
     if extra:
-        raise ShapeMismatch(f"'{extra[0]}' is not part of this network")
+        raise ShapeMismatchError(f"'{extra[0]}' is not part of this network")
     return jax.tree_util.tree_unflatten(structure, filled)

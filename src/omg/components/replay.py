@@ -47,7 +47,7 @@ class Storage(NamedTuple):
     state: Array
     """[C, T+1, S], type as `obs`."""
     avail: Array
-    """[C, T+1, A, U] bool. Packing eight to a byte would save 6 % of the whole on 8m: not worth the unpacking."""
+    """[C, T+1, A, U] bool. Packing eight to a byte would save 5 % of the whole on 8m: not worth the unpacking."""
     actions: Array
     """[C, T+1, A] int8 or int16."""
     reward: Array

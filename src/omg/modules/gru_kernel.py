@@ -9,6 +9,8 @@ Letters in shapes as there: T steps, N rows, H hidden features.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -16,6 +18,7 @@ from jax.experimental import pallas as pl
 
 _ROWS = 16
 """Rows per program: the smallest block a tensor core takes, for the most programs in flight."""
+_WARPS = 4
 
 
 def usable(hidden: int) -> bool:
@@ -23,7 +26,7 @@ def usable(hidden: int) -> bool:
     return _triton() is not None and 16 <= hidden <= 128 and hidden & (hidden - 1) == 0
 
 
-def _triton() -> object | None:
+def _triton() -> Any:
     try:
         from jax.experimental.pallas import triton
     except ImportError:
@@ -62,7 +65,7 @@ def forward_loop(
         in_specs=[sequence] * 3 + [pl.BlockSpec((_ROWS, hidden), lambda i: (i, 0))] + [square] * 3 + [line] * 3,
         out_specs=[sequence] * 5,
         interpret=interpret,
-        **_compiler_params(interpret),
+        compiler_params=_compiler_params(interpret),
     )(*inputs, start, *weights, *biases)
     states, r, z, n, hidden_new = (output[:, :rows] for output in outputs)
     return states, r, z, n, hidden_new
@@ -72,18 +75,24 @@ def _forward_kernel(in_r, in_z, in_n, h0, w_r, w_z, w_n, b_r, b_z, b_n, states, 
     weights = w_r[...], w_z[...], w_n[...]
     biases = b_r[...], b_z[...], b_n[...]
 
-    def step(t: Array, h: Array) -> Array:
+    last = in_r.shape[0] - 1
+
+    def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        h, now_r, now_z, now_n = carry
+        # The next inputs are on their way while this step computes.
+        t_next = jnp.minimum(t + 1, last)
+        following = in_r[t_next], in_z[t_next], in_n[t_next]
         hidden = [jnp.dot(h, w) + b for w, b in zip(weights, biases, strict=True)]
-        r = jax.nn.sigmoid(in_r[t] + hidden[0])
-        z = jax.nn.sigmoid(in_z[t] + hidden[1])
+        r = jax.nn.sigmoid(now_r + hidden[0])
+        z = jax.nn.sigmoid(now_z + hidden[1])
         # tanh through the sigmoid: the backend has no fast tanh of its own.
-        n = 2.0 * jax.nn.sigmoid(2.0 * (in_n[t] + r * hidden[2])) - 1.0
+        n = 2.0 * jax.nn.sigmoid(2.0 * (now_n + r * hidden[2])) - 1.0
         h = n + z * (h - n)
         states[t] = h
         out_r[t], out_z[t], out_n[t], out_hn[t] = r, z, n, hidden[2]
-        return h
+        return h, *following
 
-    jax.lax.fori_loop(0, in_r.shape[0], step, h0[...])
+    jax.lax.fori_loop(0, last + 1, step, (h0[...], in_r[0], in_z[0], in_n[0]))
 
 
 def backward_loop(
@@ -107,27 +116,32 @@ def backward_loop(
         in_specs=[sequence] * 5 + [square] * 3,
         out_specs=[sequence, block],
         interpret=interpret,
-        **_compiler_params(interpret),
+        compiler_params=_compiler_params(interpret),
     )(*sequences, *weights)
     return grad_h[:, :rows], grad_h0[:rows]
 
 
 def _backward_kernel(f_r, f_z, f_n, update, entering, w_r, w_z, w_n, grad_out, grad_h0) -> None:  # type: ignore[no-untyped-def]
     weights = w_r[...], w_z[...], w_n[...]
-    steps = f_r.shape[0]
+    inputs = (f_r, f_z, f_n, update, entering)
+    last = f_r.shape[0] - 1
 
-    def step(index: Array, grad: Array) -> Array:
-        t = steps - 1 - index
-        grad = grad + entering[t]
+    def step(index: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        grad, now_r, now_z, now_n, now_update, now_entering = carry
+        t = last - index
+        t_next = jnp.maximum(t - 1, 0)
+        following = [ref[t_next] for ref in inputs]
+        grad = grad + now_entering
         grad_out[t] = grad
-        parts = [jnp.dot(grad * f[t], w) for f, w in zip((f_r, f_z, f_n), weights, strict=True)]
-        return grad * update[t] + parts[0] + parts[1] + parts[2]
+        parts = [jnp.dot(grad * f, w) for f, w in zip((now_r, now_z, now_n), weights, strict=True)]
+        return grad * now_update + parts[0] + parts[1] + parts[2], *following
 
-    grad_h0[...] = jax.lax.fori_loop(0, steps, step, jnp.zeros(grad_h0.shape, jnp.float32))
+    start = (jnp.zeros(grad_h0.shape, jnp.float32), *(ref[last] for ref in inputs))
+    grad_h0[...] = jax.lax.fori_loop(0, last + 1, step, start)[0]
 
 
-def _compiler_params(interpret: bool) -> dict[str, object]:
+def _compiler_params(interpret: bool) -> Any:
     triton = _triton()
     if interpret or triton is None:
-        return {}
-    return {"compiler_params": triton.CompilerParams(num_warps=4, num_stages=2)}  # type: ignore[attr-defined]
+        return None
+    return triton.CompilerParams(num_warps=_WARPS, num_stages=1)

@@ -14,25 +14,18 @@ with (i_r, i_z, i_n) = `gates_in` and (h_r, h_z, h_n) = h @ weight + bias.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from omg.modules import gru_kernel
+
 SCAN_UNROLL = 1
 """Steps per loop iteration. Forward + backward on two CPU cores (T 60, N 256, H 64) took 32, 44 and 71 ms with 1, 4
 and 8; a scan differentiated automatically took 35 ms at its best."""
-
-
-class Gates(NamedTuple):
-    """What the backward pass needs of each step; every field [..., N, H]."""
-
-    reset: Array
-    update: Array
-    new: Array
-    hidden_new: Array
-    """h_n, the hidden part of the new gate before it is multiplied by the reset gate."""
 
 
 def gru_cell(gates_in: Array, h: Array, weight: Array, bias: Array) -> Array:
@@ -67,8 +60,8 @@ def gru_unroll(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
 
 
 def _unroll_forward(gates_in: Array, h0: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
-    states, gates = _forward_loop(_split(gates_in), h0, weight, bias)
-    return states, (h0, weight, states, *gates)
+    kept = _forward_loop(_split(gates_in), h0, weight, bias)
+    return kept[0], (h0, weight, *kept)
 
 
 def _unroll_backward(saved: tuple[Array, ...], grad_states: Array) -> tuple[Array, Array, Array, Array]:
@@ -92,16 +85,26 @@ def _split(gates: Array) -> tuple[Array, Array, Array]:
     return r, z, n
 
 
-def _cell(inputs: tuple[Array, Array, Array], h: Array, weight: Array, bias: Array) -> tuple[Array, Gates]:
+def _cell(inputs: tuple[Array, Array, Array], h: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
+    """One step: the new state, the gates r, z, n, and h_n."""
     in_r, in_z, in_n = inputs
     hidden_r, hidden_z, hidden_n = _split(h @ weight + bias)
     r = jax.nn.sigmoid(in_r + hidden_r)
     z = jax.nn.sigmoid(in_z + hidden_z)
     n = jnp.tanh(in_n + r * hidden_n)
-    return n + z * (h - n), Gates(r, z, n, hidden_n)
+    return n + z * (h - n), r, z, n, hidden_n
 
 
-def _forward_loop(gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array) -> tuple[Array, Gates]:
+def _by_platform(kernel: Callable[..., Any], scan: Callable[..., Any], *arrays: Any) -> Any:
+    """Runs the kernel on a CUDA GPU if it takes this hidden width, the scan anywhere else.
+
+    The choice falls when the program is compiled for its device, so one traced program serves both.
+    """
+    hidden = arrays[1].shape[-1]
+    return lax.platform_dependent(*arrays, cuda=kernel, default=scan) if gru_kernel.usable(hidden) else scan(*arrays)
+
+
+def _forward_loop(gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
     """All steps of the unit.
 
     Args:
@@ -113,12 +116,16 @@ def _forward_loop(gates_in: tuple[Array, Array, Array], h0: Array, weight: Array
         bias: [3H].
 
     Returns:
-        States [T, N, H] and the gates of all steps; the compiler removes the gates where nobody reads them.
+        For all steps, [T, N, H] each: the states, the gates r, z and n, and h_n, the hidden part of the new gate before
+        it is multiplied by r. In the scan the compiler removes what nobody reads.
     """
+    return _by_platform(gru_kernel.forward_loop, _forward_scan, gates_in, h0, weight, bias)
 
-    def step(h: Array, step_gates: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Gates]]:
-        h, gates = _cell(step_gates, h, weight, bias)
-        return h, (h, gates)
+
+def _forward_scan(gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
+    def step(h: Array, step_gates: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...]]:
+        outputs = _cell(step_gates, h, weight, bias)
+        return outputs[0], outputs
 
     return lax.scan(step, h0, gates_in, unroll=SCAN_UNROLL)[1]
 
@@ -137,6 +144,12 @@ def _backward_loop(
     Returns:
         [T, N, H] by the states after each step, and [N, H] by the state before the first.
     """
+    return _by_platform(gru_kernel.backward_loop, _backward_scan, factors, z, grad_states, weight)
+
+
+def _backward_scan(
+    factors: tuple[Array, Array, Array], z: Array, grad_states: Array, weight: Array
+) -> tuple[Array, Array]:
     back = weight.T
 
     def step(grad_h: Array, at_step: tuple[tuple[Array, Array, Array], Array, Array]) -> tuple[Array, Array]:

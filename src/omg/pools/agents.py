@@ -14,21 +14,23 @@ import numpy as np
 from jax import Array
 
 from omg.components.files import (
-    ShapeMismatch,
+    ShapeMismatchError,
     checksum,
     fill_leaves,
     load_arrays,
     name_leaves,
     new_folder,
     save_arrays,
+    whole_folder,
     write_json,
 )
-from omg.config import Config, parse_config
-from omg.controllers import build_mac
+from omg.config import Config, change_config, parse_config
+from omg.controllers import Policy, build_mac
 from omg.envs import Env, EnvSpec, Observation, make_env
 from omg.errors import UserError
 
 WEIGHTS, CARD = "weights.safetensors", "agent.json"
+_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,6 @@ class Agent:
         self.config = config
         self.env = env
         self.card = card
-        self._act = eqx.filter_jit(lambda policy, seen, carry, key: policy.act(seen, carry, key, jnp.float32(0.0)))
 
     @property
     def spec(self) -> EnvSpec:
@@ -85,28 +86,39 @@ class Agent:
             Actions [A] or [B, A], and the carry for the next step.
         """
         obs, avail = jnp.asarray(obs, jnp.float32), jnp.asarray(avail, bool)
-        single = obs.ndim == 2
+        games = obs.shape[:1] if obs.ndim == 3 else ()
         if state is None:
             if self.config.obs_is_state:
                 raise UserError("state: this agent was trained with obs_is_state=True and needs the global state.")
-            state = jnp.zeros((*obs.shape[:-2], self.spec.state_dim))
+            state = jnp.zeros((*games, self.spec.state_dim))
         seen = Observation(obs, jnp.asarray(state, jnp.float32), avail)
-        if single:
+        self._check_shapes(seen, games)
+        if not games:
             seen = jax.tree.map(lambda leaf: leaf[None], seen)
-        self._check_shapes(seen)
-        carry = self.initial(seen.obs.shape[0]) if carry is None else carry
-        actions, carry, _ = self._act(self.policy, seen, carry, jax.random.PRNGKey(0) if key is None else key)
-        return np.asarray(actions[0] if single else actions), carry
+        carry = self._checked_carry(carry, seen.obs.shape[0])
+        actions, carry = _act(self.policy, seen, carry, jax.random.PRNGKey(0) if key is None else key)
+        return np.asarray(actions if games else actions[0]), carry
 
-    def _check_shapes(self, seen: Observation) -> None:
+    def _check_shapes(self, seen: Observation, games: tuple[int, ...]) -> None:
         spec = self.spec
         for name, given, expected in (
-            ("obs", seen.obs.shape[1:], (spec.n_agents, spec.obs_dim)),
-            ("avail", seen.avail.shape[1:], (spec.n_agents, spec.n_actions)),
-            ("state", seen.state.shape[1:], (spec.state_dim,)),
+            ("obs", seen.obs.shape, (*games, spec.n_agents, spec.obs_dim)),
+            ("avail", seen.avail.shape, (*games, spec.n_agents, spec.n_actions)),
+            ("state", seen.state.shape, (*games, spec.state_dim)),
         ):
-            if tuple(given) != expected:
-                raise UserError(f"{name}: got shape {tuple(given)}, but this agent plays with {expected} ({self.where}).")
+            if given != expected:
+                raise UserError(f"{name}: got shape {given}, but this agent ({self.where}) expects {expected}.")
+
+    def _checked_carry(self, carry: Any, games: int) -> Any:
+        if carry is None:
+            return self.initial(games)
+        for leaf in jax.tree.leaves(carry):
+            if leaf.shape[0] != games:
+                raise UserError(
+                    f"carry: got shape {leaf.shape}, but obs is of {games} game(s), so that its first axis should be "
+                    f"{games}; start an episode with carry=None."
+                )
+        return carry
 
     @property
     def where(self) -> str:
@@ -114,12 +126,22 @@ class Agent:
         return f"{self.spec.name} {self.spec.scenario}"
 
 
+@eqx.filter_jit
+def _act(policy: Policy, seen: Observation, carry: Any, key: Array) -> tuple[Array, Any]:
+    """One greedy step, compiled once for all agents of the same shapes."""
+    actions, carry, _ = policy.act(seen, carry, key, jnp.float32(0.0))
+    return actions, carry
+
+
 def save_agent(folder: Path, policy: Any, card: AgentCard) -> Path:
     """Writes an agent atomically; an older one in the same place is replaced."""
-    with new_folder(folder) as staging:
-        arrays = {name: np.asarray(leaf) for name, leaf in name_leaves(policy).items()}
-        digest = save_arrays(staging / WEIGHTS, arrays)
-        write_json(staging / CARD, {"format": 1, "sha256": digest, **asdict(card)})
+    arrays = {name: np.asarray(leaf) for name, leaf in name_leaves(policy).items()}
+    try:
+        with new_folder(folder) as staging:
+            digest = save_arrays(staging / WEIGHTS, arrays)
+            write_json(staging / CARD, {"format": _FORMAT, "sha256": digest, **asdict(card)})
+    except OSError as error:
+        raise UserError(f"The agent {folder} cannot be written: {error.strerror or error}.") from None
     return folder
 
 
@@ -132,33 +154,78 @@ def load_agent(path: str | Path) -> Agent:
     folder = find_agent(Path(path))
     try:
         stored = json.loads((folder / CARD).read_text())
-        digest = stored.pop("sha256")
-        stored.pop("format")
+        version, digest = stored.pop("format"), stored.pop("sha256")
         card = AgentCard(**stored)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / CARD} is damaged: {error}.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / CARD} is damaged: {type(error).__name__}: {error}.") from None
+    if version != _FORMAT:
+        raise UserError(f"{folder / CARD} has format {version!r}; this version of omg reads format {_FORMAT}.")
     if not (folder / WEIGHTS).is_file() or checksum(folder / WEIGHTS) != digest:
         raise UserError(f"{folder / WEIGHTS} is damaged: its checksum does not match {CARD}.")
     config = parse_config(card.config)
     env = make_env(config.env, **config.env_args)
-    template = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
+    _check_game(folder, card.spec, env.spec)
+    arrays = load_arrays(folder / WEIGHTS)
     try:
-        policy = fill_leaves(template, load_arrays(folder / WEIGHTS))
-    except ShapeMismatch as error:
+        policy = fill_leaves(_template(config, env.spec), arrays)
+    except ShapeMismatchError as error:
         raise UserError(
-            f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with "
-            f"obs_is_state={config.obs_is_state}: {error}."
+            f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with {_settings(config)}: {error}."
+            f"{_fitting_setting(config, env.spec, arrays)}"
         ) from None
     return Agent(jax.device_put(policy), config, env, card)
 
 
+def _check_game(folder: Path, stored: dict[str, Any], spec: EnvSpec) -> None:
+    """Refuses a game of other sizes than the one the agent was trained in, even if the weights happened to fit."""
+    keys = ("name", "scenario", "n_agents", "n_actions", "obs_dim", "state_dim")
+    differing = [key for key in keys if stored.get(key) != getattr(spec, key)]
+    if differing:
+        shown = ", ".join(f"{key} {stored.get(key)} (now {getattr(spec, key)})" for key in differing)
+        raise UserError(
+            f"{folder}: the agent was made for another game than its env_args describe ({spec.name} {spec.scenario}): "
+            f"{shown}."
+        )
+
+
+_INPUT_SETTINGS = ("obs_is_state", "obs_last_action", "obs_agent_id")
+
+
+def _settings(config: Config) -> str:
+    return ", ".join(f"{key}={getattr(config, key)}" for key in _INPUT_SETTINGS)
+
+
+def _template(config: Config, spec: EnvSpec) -> Any:
+    """Shapes of the policy of a configuration."""
+    return jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0)))
+
+
+def _fitting_setting(config: Config, spec: EnvSpec, arrays: dict[str, np.ndarray]) -> str:
+    """A sentence that names the input setting under which the weights would fit, if there is one."""
+    for key in _INPUT_SETTINGS:
+        value = not getattr(config, key)
+        try:
+            fill_leaves(_template(change_config(config, **{key: value}), spec), arrays)
+        except ShapeMismatchError:
+            continue
+        return f" They were made with {key}={value}."
+    return ""
+
+
 def find_agent(path: Path) -> Path:
     """The agent folder meant by `path`: itself, or inside a run folder the best, else the last agent."""
-    if (path / CARD).is_file():
-        return path
-    for pattern in ("best", "last", "agents/seed_*/best", "agents/seed_*/last"):
-        found = sorted(folder for folder in path.glob(pattern) if (folder / CARD).is_file())
-        if found:
-            return found[0]
+    folder = whole_folder(path)
+    if (folder / CARD).is_file():
+        return folder
+    for seed in (path, *sorted(path.glob("agents/seed_*"), key=_seed_number)):
+        for name in ("best", "last"):
+            folder = whole_folder(seed / name)
+            if (folder / CARD).is_file():
+                return folder
     reason = "there is no agent in it" if path.is_dir() else "there is no such folder"
     raise UserError(f"{path}: {reason}. Expected a run folder or an agent folder with {CARD} and {WEIGHTS}.")
+
+
+def _seed_number(folder: Path) -> int:
+    digits = folder.name.removeprefix("seed_")
+    return int(digits) if digits.isdigit() else -1

@@ -6,26 +6,15 @@ run's course does not depend on how fast single games end.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
+from omg.controllers import Policy
 from omg.envs.base import Env, Observation
-
-
-class Policy(Protocol):
-    """Anything that can sit in the seats of a game: learned, scripted or random; a pytree."""
-
-    def initial(self, batch: int) -> Any:
-        """What the players remember at the start of `batch` games."""
-        ...
-
-    def act(self, observation: Observation, carry: Any, key: Array, epsilon: Array) -> tuple[Array, Any, dict[str, Array]]:
-        """Actions [B, A] int32, the new memory, and what must be stored with the step (name -> [B, A, ...])."""
-        ...
 
 
 class EpisodeStats(NamedTuple):
@@ -82,6 +71,7 @@ def play_episodes(
         Episodes [B, T + 1, ...] and their statistics [B].
     """
     limit = env.spec.episode_limit
+    epsilon = jnp.asarray(epsilon, jnp.float32)
     key, reset_key = jax.random.split(key)
     world, seen = env.reset(reset_key, num_envs)
     memory = policy.initial(num_envs)
@@ -110,7 +100,7 @@ def play_episodes(
     if slots is None:
         return Rollout(None, stats)
     nobody = jnp.zeros(num_envs, bool)
-    actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(jnp.asarray(epsilon)))
+    actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
     no_reward = jnp.zeros(slots["reward"].shape[1:], jnp.float32)
     last = _slot(seen, actions, no_reward, nobody, nobody, extra, dtype)
     slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)
@@ -119,7 +109,13 @@ def play_episodes(
 
 
 def _slot(
-    seen: Observation, actions: Array, reward: Array, terminated: Array, alive: Array, extra: dict[str, Array], dtype: Any
+    seen: Observation,
+    actions: Array,
+    reward: Array,
+    terminated: Array,
+    alive: Array,
+    extra: dict[str, Array],
+    dtype: Any,
 ) -> dict[str, Any]:
     """One time slot of an `EpisodeBatch`, [B, ...]. Nothing counts in games that are already over."""
     paid = alive if reward.ndim == 1 else alive[:, None]

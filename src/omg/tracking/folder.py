@@ -6,18 +6,25 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 import yaml
 
 from omg.components.files import write_json, write_text
-from omg.config import Config, parse_config
+from omg.config import Config, parse_config, read_yaml, write_yaml
 from omg.errors import UserError
 from omg.tracking.table import Table, read_metrics
+from omg.training.device import chosen_device
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes in one run are not noticed there.
+    fcntl = None  # type: ignore[assignment]
 
 _PACKAGES = ("omg-marl", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors", "pydantic")
 
@@ -55,7 +62,7 @@ class RunFolder:
             except OSError as error:
                 raise UserError(f"local_results_path: cannot write to '{root}': {error.strerror}.") from None
             folder = RunFolder(path)
-            write_text(folder.config_file, yaml.safe_dump(config.model_dump(), sort_keys=False))
+            write_text(folder.config_file, write_yaml(config.model_dump()))
             write_json(path / "versions.json", versions())
             return folder
         raise UserError(f"local_results_path: too many runs named '{stem}' in '{root}'.")
@@ -72,14 +79,31 @@ class RunFolder:
     def config(self) -> Config:
         """The configuration the run was started with."""
         try:
-            values = yaml.safe_load(self.config_file.read_text())
-        except (OSError, yaml.YAMLError) as error:
+            values = read_yaml(self.config_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
             raise UserError(f"{self.config_file} cannot be read: {error}.") from None
+        if not isinstance(values, dict):
+            raise UserError(f"{self.config_file} is damaged: it holds no keys.")
         return parse_config(values)
 
     def agent(self, seed: int, which: str) -> Path:
         """Folder of the `best` or `last` agent of a seed."""
         return self.path / "agents" / f"seed_{seed}" / which
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps the run to this process; the system lets go of it however the process ends.
+
+        Raises:
+            UserError: another process has it.
+        """
+        with (self.path / ".lock").open("w") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise UserError(f"{self.path}: another process is training this run.") from None
+            yield
 
     def set_status(self, status: str, **more: Any) -> None:
         """Records how far the run is: running, finished, stopped, interrupted or failed."""
@@ -105,7 +129,7 @@ def versions() -> dict[str, Any]:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             packages[name] = "not installed as a package"
-    device = jax.devices()[0]
+    device = chosen_device()
     return {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
@@ -121,7 +145,11 @@ def _git_revision() -> str | None:
     here = Path(__file__).resolve().parent
     try:
         done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=here, capture_output=True, text=True, timeout=10
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from omg.config import Config
+from omg.errors import UserError
 from omg.tracking.folder import RunFolder
 from omg.training.loop import Speed
 from omg.training.summary import Row
@@ -30,7 +33,8 @@ class RunReporter:
         self.speeds = folder.speed_file.open("a", encoding="utf-8")
         if self.speeds.tell() == 0:
             self.speeds.write("t_env,env_steps_per_second,updates_per_second,host_share\n")
-        self.board: dict[int, object] = {}
+        self.board: dict[int, Any] = {}
+        self.resumed_after: dict[int, int] = {}
         self.last_line = 0.0
         columns = (
             SpinnerColumn(),
@@ -47,16 +51,18 @@ class RunReporter:
         self.progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.progress.stop()
         for writer in self.board.values():
-            writer.close()  # type: ignore[attr-defined]
+            writer.close()
         for file in (self.log, self.metrics, self.speeds):
             file.close()
 
     def say(self, message: str) -> None:
         """One line for the user and the console log."""
-        self.progress.console.print(message, highlight=False, markup=False)
+        self.progress.console.print(message, highlight=False, markup=False, soft_wrap=True)
         self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
         self.log.flush()
 
@@ -71,13 +77,18 @@ class RunReporter:
         self.metrics.flush()
         if self.config.use_tensorboard:
             for row in rows:
-                self._writer(row.seed).add_scalar(row.name, row.value, row.t_env)  # type: ignore[attr-defined]
+                self._writer(row.seed).add_scalar(row.name, row.value, row.t_env)
 
-    def _writer(self, seed: int) -> object:
+    def _writer(self, seed: int) -> Any:
         if seed not in self.board:
             from tensorboardX import SummaryWriter
 
-            self.board[seed] = SummaryWriter(str(self.folder.tensorboard / f"seed_{seed}"))
+            path = self.folder.tensorboard / f"seed_{seed}"
+            # TensorBoard then hides what the process before wrote past the checkpoint.
+            purge_step = self.resumed_after[seed] + 1 if seed in self.resumed_after else None
+            # The name of an event file has only the second in it, and one of the same name would be overwritten.
+            suffix = f".{len(list(path.glob('events.*')))}"
+            self.board[seed] = SummaryWriter(str(path), purge_step=purge_step, filename_suffix=suffix)
         return self.board[seed]
 
     def speed(self, speed: Speed, headline: dict[str, float]) -> None:
@@ -99,19 +110,27 @@ class RunReporter:
             self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
             self.log.flush()
             if not self.console.is_terminal:
-                self.console.print(line, highlight=False, markup=False)
+                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def position(self) -> int:
         """Bytes of metrics written so far, safely on disk."""
         self.metrics.flush()
         os.fsync(self.metrics.fileno())
+        for writer in self.board.values():
+            writer.flush()
         return self.folder.metrics_file.stat().st_size
 
     def rewind(self, position: int) -> None:
         """Cuts the metrics back to `position`; 0 starts them anew."""
-        self.metrics.flush()
+        size = self.folder.metrics_file.stat().st_size
+        if size < position:
+            raise UserError(
+                f"{self.folder.metrics_file} is damaged: it has {size} bytes, its checkpoint knows {position}."
+            )
         self.metrics.truncate(position)
-        self.metrics.seek(0, os.SEEK_END)
         if position == 0:
+            shutil.rmtree(self.folder.tensorboard, ignore_errors=True)
             self.metrics.write(_HEADER)
             self.metrics.flush()
+        else:
+            self.resumed_after = {row["seed"]: row["t_env"] for row in self.folder.metrics()}

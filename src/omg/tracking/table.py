@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from omg.components.files import write_text
+from omg.errors import UserError
 
 
 class Table(Sequence[dict[str, Any]]):
@@ -65,8 +66,13 @@ def read_metrics(path: Path) -> Table:
     """Reads `metrics.csv` (seed, t_env, name, value); a last line that was cut off is left out."""
     rows = []
     if path.is_file():
-        for line in path.read_text().splitlines(keepends=True)[1:]:
-            parts = line.rstrip("\n").split(",")
-            if line.endswith("\n") and len(parts) == 4:
-                rows.append({"seed": int(parts[0]), "t_env": int(parts[1]), "name": parts[2], "value": float(parts[3])})
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        for number, line in enumerate(lines[1:], start=2):
+            if not line.endswith("\n"):
+                break
+            try:
+                seed, t_env, name, value = line.rstrip("\n").split(",")
+                rows.append({"seed": int(seed), "t_env": int(t_env), "name": name, "value": float(value)})
+            except ValueError:
+                raise UserError(f"{path} is damaged: line {number} is not 'seed,t_env,name,value'.") from None
     return Table(rows)

@@ -1,4 +1,8 @@
-"""Resumable checkpoints: the whole `RunState` and the host's counters, written atomically, checked when read."""
+"""Resumable checkpoints: the whole `RunState` and the host's counters, written atomically, checked when read.
+
+A checkpoint is a folder named after the number of episodes: `state.safetensors` (every array of the state),
+`host.json` (the host's counters) and `checkpoint.json` with the checksums of the two.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,21 @@ import jax
 import numpy as np
 
 from omg.components.files import (
-    ShapeMismatch,
+    ShapeMismatchError,
     checksum,
     fill_leaves,
     load_arrays,
     name_leaves,
     new_folder,
+    remove_leftovers,
     save_arrays,
     write_json,
 )
 from omg.errors import UserError
 from omg.training.program import RunState
 
-_STATE, _META = "state.safetensors", "checkpoint.json"
+_STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
+_FORMAT = 1
 _BUFFER_PREFIX = "storage."
 
 
@@ -32,22 +38,34 @@ def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with
     """Writes one checkpoint under `folder` and removes all but the newest `keep`.
 
     Rows of the replay buffer that were never filled are left out. A crash at any moment leaves the older checkpoints
-    intact.
+    intact. What stands in the way goes: leftovers of killed processes, and later checkpoints, which can only be damaged
+    ones that a resume has passed over.
+
+    Raises:
+        UserError: the disk does not take it.
     """
-    name = f"{int(np.asarray(state.episodes)):012d}"
     arrays = {leaf: np.asarray(value) for leaf, value in name_leaves(state).items()}
-    used = int(np.asarray(state.episodes))
+    used = int(np.asarray(state.stored))
     for leaf in [leaf for leaf in arrays if leaf.startswith(_BUFFER_PREFIX)]:
         if with_buffer:
             arrays[leaf] = arrays[leaf][:, :used]
         else:
             del arrays[leaf]
-    with new_folder(folder / name) as staging:
-        digest = save_arrays(staging / _STATE, arrays)
-        write_json(staging / _META, {"format": 1, "sha256": digest, "with_buffer": with_buffer, "host": host})
-    for old in list_checkpoints(folder)[:-keep]:
-        shutil.rmtree(old)
-    return folder / name
+    path = folder / f"{int(np.asarray(state.episodes)):012d}"
+    try:
+        with new_folder(path) as staging:
+            digest = save_arrays(staging / _STATE, arrays)
+            write_json(staging / _HOST, host)
+            files = {_STATE: digest, _HOST: checksum(staging / _HOST)}
+            write_json(staging / _MANIFEST, {"format": _FORMAT, "files": files})
+        remove_leftovers(folder)
+        checkpoints = list_checkpoints(folder)
+        position = checkpoints.index(path)
+        for other in [*checkpoints[: max(position + 1 - keep, 0)], *checkpoints[position + 1 :]]:
+            shutil.rmtree(other)
+    except OSError as error:
+        raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
+    return path
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -55,9 +73,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir()) if folder.is_dir() else []
 
 
-def load_newest(
-    folder: Path, template: Any, say: Callable[[str], None]
-) -> tuple[RunState, dict[str, Any]] | None:
+def load_newest(folder: Path, template: Any, say: Callable[[str], None]) -> tuple[RunState, dict[str, Any]] | None:
     """The newest checkpoint that is whole; damaged ones are reported through `say` and passed over.
 
     Args:
@@ -67,12 +83,15 @@ def load_newest(
 
     Returns:
         The state (on the default device) and the host's counters, or None when there is no checkpoint at all.
+
+    Raises:
+        UserError: all of them are damaged, or made for another configuration.
     """
     candidates = list_checkpoints(folder)
     for path in reversed(candidates):
         problem = _damage(path)
         if problem is None:
-            return _read(path, template)
+            return _read(path, template, say)
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")
     if candidates:
         raise UserError(f"All {len(candidates)} checkpoints in {folder} are damaged; the run cannot be resumed.")
@@ -80,27 +99,39 @@ def load_newest(
 
 
 def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
     try:
-        meta = json.loads((path / _META).read_text())
-        expected = meta["sha256"]
-    except (OSError, ValueError, KeyError) as error:
-        return f"{_META}: {error}"
-    if not (path / _STATE).is_file():
-        return f"{_STATE} is missing"
-    return None if checksum(path / _STATE) == expected else f"{_STATE} does not match its checksum"
+        manifest = json.loads((path / _MANIFEST).read_text())
+        version, expected = manifest["format"], {name: manifest["files"][name] for name in (_STATE, _HOST)}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{_MANIFEST} cannot be read: {type(error).__name__}"
+    if version != _FORMAT:
+        return f"{_MANIFEST} has format {version}, known is {_FORMAT}"
+    for name, digest in expected.items():
+        if not (path / name).is_file():
+            return f"{name} is missing"
+        if checksum(path / name) != digest:
+            return f"{name} does not match its checksum"
+    return None
 
 
-def _read(path: Path, template: Any) -> tuple[RunState, dict[str, Any]]:
-    meta = json.loads((path / _META).read_text())
+def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunState, dict[str, Any]]:
     arrays = load_arrays(path / _STATE)
-    for leaf, shape in name_leaves(template).items():
-        if leaf.startswith(_BUFFER_PREFIX):
-            full = np.zeros(shape.shape, np.uint16 if shape.dtype == jax.numpy.bfloat16 else shape.dtype)
-            if leaf in arrays:
-                full[:, : arrays[leaf].shape[1]] = arrays[leaf]
-            arrays[leaf] = full
+    buffer = {leaf: shape for leaf, shape in name_leaves(template).items() if leaf.startswith(_BUFFER_PREFIX)}
+    if not any(leaf in arrays for leaf in buffer):
+        say("the checkpoint has no replay buffer (save_buffer=False): it fills anew, the run will not be the same")
+        arrays["stored"] = np.zeros_like(arrays["stored"])
+    for leaf, shape in buffer.items():
+        rows = arrays.get(leaf, np.zeros((shape.shape[0], 0, *shape.shape[2:]), _numpy_type(shape.dtype)))
+        missing = max(shape.shape[1] - rows.shape[1], 0)
+        arrays[leaf] = np.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
     try:
         state = fill_leaves(template, arrays)
-    except ShapeMismatch as error:
+    except ShapeMismatchError as error:
         raise UserError(f"Checkpoint {path} does not fit this configuration: {error}.") from None
-    return jax.device_put(state), meta["host"]
+    return jax.device_put(state), json.loads((path / _HOST).read_text())
+
+
+def _numpy_type(dtype: Any) -> Any:
+    """The type in which `save_arrays` stores `dtype`."""
+    return np.uint16 if dtype == jax.numpy.bfloat16 else dtype

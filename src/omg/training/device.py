@@ -14,10 +14,15 @@ def prepare(use_cuda: bool) -> bool:
     The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off.
     """
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
-    if has_gpu and not use_cuda:
-        jax.config.update("jax_default_device", jax.devices("cpu")[0])
+    jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
     cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))
     if cache:
         jax.config.update("jax_compilation_cache_dir", str(Path(cache) / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     return has_gpu
+
+
+def chosen_device() -> jax.Device:
+    """The device that programs run on after `prepare`."""
+    device: jax.Device | None = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return device or jax.devices()[0]

@@ -22,13 +22,13 @@ import numpy as np
 
 from omg.config import Config
 from omg.errors import UserError
-from omg.training.checkpoint import load_newest, save_checkpoint
+from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
 from omg.training.summary import Row, Summary, episode_rows
 
 
 class Speed(NamedTuple):
-    """How fast the run went since the last report; wall-clock figures are kept apart from the metrics."""
+    """How fast the run has gone since it was started or resumed; kept apart from the metrics, which repeat exactly."""
 
     t_env: int
     """Smallest number of steps over all seeds."""
@@ -69,7 +69,10 @@ class Progress:
     last_test: int = -1
     last_log: int = 0
     last_save: int = 0
-    updates: int = 0
+    tested_at: list[int] = field(default_factory=list)
+    """Steps of each seed at its newest test."""
+    newest_test: list[dict[str, float]] = field(default_factory=list)
+    """What that test brought."""
     best: dict[str, float] = field(default_factory=dict)
     """Seed -> best test value of the success metric."""
     streak: int = 0
@@ -102,14 +105,13 @@ class Trainer:
         self.reporter = reporter
         self.save_agent = save_agent
         self.seeds = list(range(config.seed, config.seed + config.seeds))
-        self.newest_test: list[dict[str, float]] = [{} for _ in self.seeds]
         self._interrupted = False
 
     def run(self) -> Outcome:
         """Trains until `t_max`, early stop or Ctrl-C, and saves."""
         state, progress = self._begin()
         chunk, test = self._compile(state)
-        program, config = self.program, self.config
+        config = self.config
         status = "finished"
         summary = Summary(self.program.spec, len(self.seeds), progress.summary)
         watch = _Watch()
@@ -118,9 +120,9 @@ class Trainer:
                 reached = int(state.t_env.min())
                 if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
                     self._test(test, state, progress)
-                    if self._early_stop(progress):
-                        status = "stopped"
-                        break
+                if self._stops_early(progress):
+                    status = "stopped"
+                    break
                 if reached >= config.t_max:
                     break
                 if self._interrupted:
@@ -135,14 +137,13 @@ class Trainer:
                 watch.stop()
                 self._check_finite(log)
                 summary.add(log)
-                progress.updates += int(log.updates[:, 0].sum())
                 watch.count(int(state.t_env.sum()) - played, int(log.updates.sum()))
                 reached = int(state.t_env.min())
                 if reached - progress.last_log >= config.log_interval or reached >= config.t_max:
                     progress.last_log = reached
-                    self.reporter.rows(summary.rows(self.seeds, np.asarray(state.t_env), int(state.episodes)))
+                    self.reporter.rows(summary.rows(self.seeds, np.asarray(state.t_env)))
                     summary.clear()
-                self.reporter.speed(watch.speed(reached), self._headline())
+                self.reporter.speed(watch.speed(reached), _headline(progress))
         if status == "finished" and progress.last_test < int(state.t_env.min()):
             self._test(test, state, progress)
         self._finish(state, progress, summary)
@@ -152,15 +153,17 @@ class Trainer:
         """The newest whole checkpoint, or a fresh start."""
         program = self.program
         seeds = jnp.asarray(self.seeds, jnp.uint32)
-        size = program.storage_bytes() * len(self.seeds) / 1e9
+        size = program.storage_bytes() * len(self.seeds)
+        shown = f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"
         self.reporter.say(
-            f"replay buffer: {self.config.buffer_size} episodes x {len(self.seeds)} seed(s) = {size:.2f} GB"
+            f"replay buffer: {self.config.buffer_size} episodes x {len(self.seeds)} seed(s) = {shown}"
             f" ({self.config.buffer_dtype})"
         )
         found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
         if found is None:
             self.reporter.rewind(0)
-            return program.init(seeds), Progress()
+            nothing: list[dict[str, float]] = [{} for _ in self.seeds]
+            return program.init(seeds), Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
         state, host = found
         progress = Progress(**host)
         self.reporter.rewind(progress.record)
@@ -177,49 +180,59 @@ class Trainer:
         return chunk, test
 
     def _test(self, test: Callable[..., Any], state: RunState, progress: Progress) -> None:
-        """Greedy episodes for every seed; keeps the best agents."""
+        """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         progress.last_test = int(state.t_env.min())
         stats = jax.device_get(test(state))
         rows: list[Row] = []
         key = f"test_{self.program.spec.success_metric}_mean"
         for index, seed in enumerate(self.seeds):
-            values = episode_rows(stats, index, prefix="test_")
-            self.newest_test[index] = values
             t_env = int(state.t_env[index])
+            if t_env == progress.tested_at[index]:
+                continue
+            values = episode_rows(stats, index, prefix="test_")
+            progress.tested_at[index], progress.newest_test[index] = t_env, values
             rows += [Row(seed, t_env, name, value) for name, value in values.items()]
             score = values[key]
-            if progress.last_test > 0 and score > progress.best.get(str(seed), -math.inf):
+            if t_env > 0 and score > progress.best.get(str(seed), -math.inf):
                 progress.best[str(seed)] = score
                 if self.config.save_model:
                     self.save_agent(self._one_seed(state, index), seed, t_env, "best", values)
         self.reporter.rows(rows)
+        progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
 
-    def _early_stop(self, progress: Progress) -> bool:
-        """Whether every seed has held `early_stop_value` for `early_stop_patience` tests in a row."""
+    def _reached_goal(self, progress: Progress) -> bool:
+        """Whether the newest test of every seed has `early_stop_value`."""
         metric, value = self.config.early_stop_metric, self.config.early_stop_value
         if metric is None or value is None:
             return False
-        if any(metric not in values for values in self.newest_test):
-            names = ", ".join(sorted(self.newest_test[0]))
+        if any(metric not in values for values in progress.newest_test):
+            names = ", ".join(sorted(progress.newest_test[0]))
             raise UserError(f"early_stop_metric: got '{metric}', which is no test metric. Allowed: {names}.")
-        reached = all(values[metric] >= value for values in self.newest_test)
-        progress.streak = progress.streak + 1 if reached else 0
-        if progress.streak >= self.config.early_stop_patience:
-            self.reporter.say(f"early stop: {metric} >= {value} in {progress.streak} tests in a row")
-            return True
-        return False
+        return all(values[metric] >= value for values in progress.newest_test)
+
+    def _stops_early(self, progress: Progress) -> bool:
+        """Whether `early_stop_value` was held for `early_stop_patience` tests in a row."""
+        if self.config.early_stop_metric is None or progress.streak < self.config.early_stop_patience:
+            return False
+        self.reporter.say(
+            f"early stop: {self.config.early_stop_metric} >= {self.config.early_stop_value} in {progress.streak} "
+            f"tests in a row"
+        )
+        return True
 
     def _check_finite(self, log: IterationLog) -> None:
         """Stops at a loss that is not a number; the last checkpoint was written before it happened."""
         for name, values in log.learner.items():
-            bad = np.argwhere(~np.isfinite(values))
+            bad = np.argwhere(~np.isfinite(values) & log.active)
             if len(bad):
                 iteration, index = int(bad[0][0]), int(bad[0][1])
                 t_env = int(log.t_env[iteration, index])
+                saved = list_checkpoints(self.checkpoints)
+                kept = f"The last good checkpoint is {saved[-1]}" if saved else "No checkpoint had been written yet"
                 raise UserError(
                     f"Training diverged: {name} = {values[iteration, index]} for seed {self.seeds[index]} near t_env "
-                    f"{t_env:,}. The last good checkpoint is kept in {self.checkpoints}; try a smaller lr "
-                    f"(now {self.config.lr}) or grad_norm_clip (now {self.config.grad_norm_clip})."
+                    f"{t_env:,}. {kept}; try a smaller lr (now {self.config.lr}) or grad_norm_clip "
+                    f"(now {self.config.grad_norm_clip})."
                 )
 
     def _save(self, state: RunState, progress: Progress, summary: Summary) -> None:
@@ -240,15 +253,11 @@ class Trainer:
         self._save(state, progress, summary)
         for index, seed in enumerate(self.seeds):
             one = self._one_seed(state, index)
-            self.save_agent(one, seed, int(state.t_env[index]), "last", self.newest_test[index])
+            self.save_agent(one, seed, int(state.t_env[index]), "last", progress.newest_test[index])
 
     @staticmethod
     def _one_seed(state: RunState, index: int) -> Any:
         return jax.tree.map(lambda leaf: leaf[index], state.learner)
-
-    def _headline(self) -> dict[str, float]:
-        names = self.newest_test[0]
-        return {name: float(np.mean([values[name] for values in self.newest_test])) for name in names}
 
     def _ctrl_c(self) -> Any:
         return _SignalFlag(self._interrupt)
@@ -258,6 +267,12 @@ class Trainer:
             raise KeyboardInterrupt
         self._interrupted = True
         self.reporter.say("stopping after this chunk and saving (Ctrl-C again to quit at once)")
+
+
+def _headline(progress: Progress) -> dict[str, float]:
+    """The newest test metrics averaged over seeds."""
+    names = progress.newest_test[0]
+    return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
 
 
 class _SignalFlag:

@@ -38,6 +38,8 @@ class RunState(NamedTuple):
     """[S] int32, environment steps."""
     episodes: Array
     """[] int32, episodes played by each seed."""
+    stored: Array
+    """[] int32, episodes put into the replay buffer; fewer than `episodes` after a resume without its buffer."""
 
 
 class IterationLog(NamedTuple):
@@ -55,7 +57,7 @@ class IterationLog(NamedTuple):
 
 def length_buckets(limit: int) -> tuple[int, ...]:
     """Episode lengths to which sampled batches are cut: learning on padding would be most of the work."""
-    eighths = {min(limit, max(16, -(-limit * part // 64) * 8)) for part in (2, 3, 4, 5, 6, 8)}
+    eighths = {min(limit, max(16, -(-limit * part // 64) * 8)) for part in (2, 3, 4, 6)}
     return tuple(sorted(eighths | {limit}))
 
 
@@ -100,23 +102,24 @@ class Program:
             return self.learner.init(learner_key), self._storage(), key
 
         learner, storage, key = jax.vmap(one)(seeds)
-        return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0))
+        return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0), jnp.int32(0))
 
     def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:
         def iteration(state: RunState, _: None) -> tuple[RunState, IterationLog]:
             episodes = state.episodes + self.config.batch_size_run
-            one = jax.vmap(partial(self._iterate, episodes=episodes), axis_name=SEEDS_AXIS)
+            stored = state.stored + self.config.batch_size_run
+            one = jax.vmap(partial(self._iterate, episodes=episodes, stored=stored), axis_name=SEEDS_AXIS)
             learner, storage, key, t_env, log = one(state.learner, state.storage, state.key, state.t_env)
-            return RunState(learner, storage, key, t_env, episodes), log
+            return RunState(learner, storage, key, t_env, episodes, stored), log
 
         return jax.lax.scan(iteration, state, None, length=self.iterations)
 
     def _iterate(
-        self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array
+        self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array, stored: Array
     ) -> tuple[Any, Any, Array, Array, IterationLog]:
-        """One seed: play `batch_size_run` episodes, store them, update. `episodes` counts these ones too."""
+        """One seed: play `batch_size_run` episodes, store them, update. The counters include these episodes."""
         config = self.config
-        key, play_key, sample_key = jax.random.split(key, 3)
+        next_key, play_key, sample_key = jax.random.split(key, 3)
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
         rollout = play_episodes(
             self.env,
@@ -127,19 +130,22 @@ class Program:
             dtype=self.dtype,
             axis_name=SEEDS_AXIS,
         )
-        storage = replay.insert(storage, rollout.batch, episodes - config.batch_size_run)
+        assert rollout.batch is not None
+        storage = replay.insert(storage, rollout.batch, stored - config.batch_size_run)
         active = t_env < config.t_max
-        updated, metrics, count = self._learn(learner, storage, sample_key, episodes)
-        # A seed that has reached t_max keeps its parameters, so its result does not depend on its neighbours.
-        learner = jax.tree.map(lambda new, old: jnp.where(active, new, old), updated, learner)
+        updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored)
+        # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.
+        learner, key = jax.tree.map(lambda new, old: jnp.where(active, new, old), (updated, next_key), (learner, key))
         t_env = t_env + jnp.where(active, rollout.stats.lengths.sum(), 0)
-        log = IterationLog(rollout.stats, metrics, count, epsilon, t_env, active)
+        log = IterationLog(rollout.stats, metrics, jnp.where(active, count, 0), epsilon, t_env, active)
         return learner, storage, key, t_env, log
 
-    def _learn(self, learner: Any, storage: Any, key: Array, episodes: Array) -> tuple[Any, dict[str, Array], Array]:
+    def _learn(
+        self, learner: Any, storage: Any, key: Array, episodes: Array, stored: Array
+    ) -> tuple[Any, dict[str, Array], Array]:
         """The updates due after `episodes` episodes; returns the learner, mean metrics and the number of updates."""
         config = self.config
-        size = jnp.minimum(episodes, config.buffer_size)
+        size = jnp.minimum(stored, config.buffer_size)
         batches = replay.sample_indices(key, size, config.buffer_size, config.batch_size, self.updates)
         longest = replay.gather_lengths(storage, batches).max(axis=1)
         longest = jax.lax.pmax(longest, SEEDS_AXIS)
@@ -164,7 +170,7 @@ class Program:
             shapes = jax.eval_shape(run)[1]
             return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes), jnp.int32(0)
 
-        due = (episodes >= config.batch_size) & ((episodes // config.batch_size_run) % self.period == 0)
+        due = (stored >= config.batch_size) & ((episodes // config.batch_size_run) % self.period == 0)
         return jax.lax.cond(due, run, wait)
 
     def _test(self, state: RunState) -> EpisodeStats:

@@ -21,15 +21,16 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """Sums since the last log. Plain floats, so that they survive a checkpoint exactly."""
+    """Sums since the last log, and totals of the run. Plain numbers, so that they survive a checkpoint exactly."""
 
     def __init__(self, spec: EnvSpec, seeds: int, stored: dict[str, Any]) -> None:
         self.spec = spec
         self.sums: list[dict[str, float]] = stored.get("sums") or [{} for _ in range(seeds)]
+        self.totals: list[dict[str, int]] = stored.get("totals") or [{"episode": 0, "updates": 0} for _ in range(seeds)]
 
     def dump(self) -> dict[str, Any]:
         """For the checkpoint."""
-        return {"sums": [dict(sums) for sums in self.sums]}
+        return {"sums": [dict(sums) for sums in self.sums], "totals": [dict(totals) for totals in self.totals]}
 
     def clear(self) -> None:
         """Starts the next interval."""
@@ -37,7 +38,7 @@ class Summary:
 
     def add(self, log: IterationLog) -> None:
         """Adds a chunk; arrays are [K, S, ...]. Iterations of seeds that already finished do not count."""
-        for index, sums in enumerate(self.sums):
+        for index, (sums, totals) in enumerate(zip(self.sums, self.totals, strict=True)):
             on = log.active[:, index]
             if not on.any():
                 continue
@@ -53,19 +54,23 @@ class Summary:
             for name, values in log.learner.items():
                 _add(sums, f"learner.{name}", (values[on, index].astype(np.float64) * updates).sum())
             sums["epsilon"] = float(log.epsilon[on, index][-1])
+            totals["episode"] += returns.size
+            totals["updates"] += int(updates.sum())
 
-    def rows(self, seeds: list[int], t_env: np.ndarray, episodes: int) -> list[Row]:
-        """Tidy rows (seed, t_env, name, value) of the interval."""
+    def rows(self, seeds: list[int], t_env: np.ndarray) -> list[Row]:
+        """Tidy rows (seed, t_env, name, value) of the interval; none for seeds that did not train in it.
+
+        `episode` and `updates` count from the start of the run.
+        """
         rows = []
         for index, (seed, sums) in enumerate(zip(seeds, self.sums, strict=True)):
-            rows += [Row(seed, int(t_env[index]), name, value) for name, value in self._values(sums).items()]
-            rows.append(Row(seed, int(t_env[index]), "episode", float(episodes)))
+            if sums:
+                values = {**self._values(sums), **self.totals[index]}
+                rows += [Row(seed, int(t_env[index]), name, float(value)) for name, value in values.items()]
         return rows
 
     def _values(self, sums: dict[str, float]) -> dict[str, float]:
-        count = sums.get("episodes", 0.0)
-        if not count:
-            return {}
+        count = sums["episodes"]
         mean = sums["return"] / count
         values = {
             "return_mean": mean,
@@ -74,7 +79,7 @@ class Summary:
             "epsilon": sums["epsilon"],
         }
         values |= {f"{name}_mean": sums[name] / count for name in self.spec.metrics}
-        updates = sums.get("updates", 0.0)
+        updates = sums["updates"]
         if updates:
             prefix = "learner."
             values |= {
@@ -83,7 +88,7 @@ class Summary:
         return values
 
 
-def _add(sums: dict[str, float], name: str, value: float) -> None:
+def _add(sums: dict[str, float], name: str, value: Any) -> None:
     sums[name] = sums.get(name, 0.0) + float(value)
 
 

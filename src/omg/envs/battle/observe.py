@@ -131,7 +131,7 @@ def _bodies(table: SideTable, side: Side, index: object, seen: Array, health: bo
     """Health, shield and type bits of other units as [n, m, B] features."""
 
     def spread(values: Array) -> Array:
-        chosen = values[index]  # type: ignore[index]
+        chosen = values[index]
         return chosen if chosen.ndim == 3 else chosen[None]
 
     features = []

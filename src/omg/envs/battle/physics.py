@@ -217,7 +217,8 @@ def push_apart(x: Array, y: Array, alive: Array, contact: Contact) -> tuple[Arra
     overlap. This law needs no square root, and deep overlaps do not explode.
 
     Args:
-        x, y: [n, B] positions of all units of both sides.
+        x: [n, B] positions of all units of both sides.
+        y: likewise.
         alive: [n, B] bool.
         contact: constants of all pairs.
     """
@@ -250,6 +251,8 @@ def heal(me: Side, table: SideTable, patients: Array) -> tuple[Array, Side, Arra
     """Heals the patients in range.
 
     Args:
+        me: the side.
+        table: its constants.
         patients: [h, n, B] bool.
 
     Returns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -43,9 +42,10 @@ def play_ticks(
     Args:
         rules: constants of the battle.
         key: draws the variation of weapon cooldowns.
-        ally, enemy: the two sides, arrays [n, B].
-        ally_orders, enemy_orders: orders; for a scripted side `attack` is its previous target and the rest its rally
-            point.
+        ally: our side, arrays [n, B].
+        enemy: the other side.
+        ally_orders: our orders; for a scripted side `attack` is its previous target and the rest its rally point.
+        enemy_orders: the other side's orders.
         scripted: whether (allies, enemies) choose their own targets each tick.
 
     Returns:
@@ -125,5 +125,3 @@ def _explode(me: Side, matchup: Matchup, exploded: Array) -> Side:
     if not matchup.blast_rows:
         return me
     return me._replace(hp=jnp.where(exploded, 0.0, me.hp))
-
-

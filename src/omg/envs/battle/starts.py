@@ -44,8 +44,8 @@ def _surrounded(battle_map: BattleMap, key: Array, batch: int) -> Places:
     away = min(battle_map.half_width, battle_map.half_height) * 0.7
     scatter = jax.random.uniform(jitter_e, (2, enemies, batch), minval=-1.5, maxval=1.5)
     return (
-        x[:, None] + spread[0],
-        y[:, None] + spread[1],
+        spread[0] + x[:, None],
+        spread[1] + y[:, None],
         away * jnp.cos(angle) + scatter[0],
         away * jnp.sin(angle) + scatter[1],
     )

@@ -17,7 +17,12 @@ LevelOrLevels = Level | tuple[Level, ...]
 
 
 class ForagingArgs(BaseModel):
-    """`env_args` of `foraging`; `lbforaging`'s arguments under plain names."""
+    """`env_args` of `foraging`: the arguments of `lbforaging`; rows and cols are its field_size.
+
+    Players have levels 1 to 3 unless told otherwise, so that the default game holds food of 7.5 levels on average
+    (`lbforaging` 2 registers its games with levels 1 and 2: 6 on average). Food that nobody can ever lift is allowed,
+    as there: such a game runs to its limit.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

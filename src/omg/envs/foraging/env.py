@@ -178,7 +178,10 @@ def _views(args: ForagingArgs, sight: int | None, state: ForagingState) -> Array
     """What the seats observe, [players, O, B] int32."""
     seats = np.arange(args.players)
     self_first = np.stack([np.concatenate([[seat], np.delete(seats, seat)]) for seat in seats])
-    foods = tuple(jnp.broadcast_to(value, (args.players, *value.shape)) for value in state[3:6])
+    foods = tuple(
+        jnp.broadcast_to(value, (args.players, *value.shape))
+        for value in (state.food_row, state.food_col, state.food_level)
+    )
     players = (state.player_row[self_first], state.player_col[self_first], state.player_level[self_first])
     if sight is not None:
         row, col = state.player_row[:, None], state.player_col[:, None]

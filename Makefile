@@ -1,0 +1,60 @@
+# `make demo` trains a team and draws its curve; `make test` checks everything.
+# Needed: Python 3.11 or newer and make. All else goes into .venv.
+#
+#   PYTHON=python3.12   the interpreter that .venv is made from
+#   LOCKED=1            install the exact versions of constraints.txt
+#   BENCH_SECONDS=60    how long `make bench` measures
+
+PYTHON ?= python3
+LOCKED ?= 0
+BENCH_SECONDS ?= 60
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CONSTRAINTS := $(if $(filter 1,$(LOCKED)),--constraint constraints.txt)
+INSTALLED := $(VENV)/.installed$(if $(filter 1,$(LOCKED)),-locked)
+
+.PHONY: help install demo test check bench docs clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+install: $(INSTALLED)  ## Make .venv and install the project into it
+
+demo: $(INSTALLED)  ## Train a small team, draw its win rate (1 to 3 minutes on 2 cores)
+	$(BIN)/omg demo
+
+test: check  ## Check and test everything
+	$(BIN)/python -m pytest
+
+check: $(INSTALLED)  ## Style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)  ## Measure the speed of this machine
+	$(BIN)/omg bench --seconds $(BENCH_SECONDS)
+
+docs: $(VENV)/.installed-docs  ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+clean:  ## Remove .venv, built files and caches; results/ stays
+	rm -rf $(VENV) build dist site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; '$(PYTHON)' is not. Say which: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Installed once, and again when the dependencies change. The interpreter is no ordinary prerequisite: it is a link to
+# a file older or newer than all of this.
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet $(CONSTRAINTS) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(INSTALLED)
+	$(PIP) install --quiet $(CONSTRAINTS) --editable '.[docs]'
+	@touch $@

@@ -1,0 +1,119 @@
+"""Env steps per second of the sc2 simulator and of JaxMARL's SMAX on the same map, in one process.
+
+Both play random legal actions and produce observations, action masks and the global state at every step. SMAX
+restarts finished battles by itself; ours is restarted after every segment, and only steps of battles still going on
+are counted. Rounds alternate so that other load on the machine hits both.
+
+    pip install jaxmarl
+    python benchmarks/simulator_speed.py --map 8m --envs 1024 --output benchmarks/results/simulator_speed.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from omg.components.selectors import random_legal
+from omg.envs import make_env
+
+SEGMENT = 20
+
+
+def ours(map_name: str, envs: int, segments: int) -> Callable[[jax.Array], jax.Array]:
+    env = make_env("sc2", map_name=map_name)
+
+    def segment(key: jax.Array) -> jax.Array:
+        key, reset_key = jax.random.split(key)
+        world, seen = env.reset(reset_key, envs)
+
+        def body(carry: tuple, key: jax.Array) -> tuple:
+            world, seen, alive = carry
+            act_key, env_key = jax.random.split(key)
+            world, seen, outcome = env.step(env_key, world, random_legal(seen.avail, act_key))
+            # Every output is used, so that none of the work can be left out.
+            used = seen.obs.sum() + seen.state.sum() + seen.avail.sum() + outcome.reward.sum()
+            return (world, seen, alive & ~outcome.terminated), (alive.sum(), used)
+
+        _, (alive, used) = jax.lax.scan(body, (world, seen, jnp.ones(envs, bool)), jax.random.split(key, SEGMENT))
+        return alive.sum(), used.sum()
+
+    return jax.jit(lambda key: jax.lax.map(segment, jax.random.split(key, segments)))
+
+
+def smax(map_name: str, envs: int, steps: int) -> Callable[[jax.Array], jax.Array]:
+    from jaxmarl import make
+    from jaxmarl.environments.smax import map_name_to_scenario
+
+    env = make("HeuristicEnemySMAX", scenario=map_name_to_scenario(map_name))
+
+    def run(key: jax.Array) -> jax.Array:
+        key, reset_key = jax.random.split(key)
+        obs, state = jax.vmap(env.reset)(jax.random.split(reset_key, envs))
+
+        def body(carry: tuple, key: jax.Array) -> tuple:
+            obs, state = carry
+            act_key, env_key = jax.random.split(key)
+            avail = jax.vmap(env.get_avail_actions)(state)
+            stacked = jnp.stack([avail[agent] for agent in env.agents], axis=1)
+            chosen = random_legal(stacked.astype(bool), act_key)
+            actions = {agent: chosen[:, index] for index, agent in enumerate(env.agents)}
+            step_keys = jax.random.split(env_key, envs)
+            obs, state, reward, _, _ = jax.vmap(env.step)(step_keys, state, actions)
+            used = sum(value.sum() for value in obs.values()) + sum(value.sum() for value in reward.values())
+            return (obs, state), used
+
+        return jax.lax.scan(body, (obs, state), jax.random.split(key, steps))[1].sum()
+
+    return jax.jit(run)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--map", default="8m")
+    parser.add_argument("--envs", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    segments, steps = 10, 20
+    mine, theirs = ours(args.map, args.envs, segments), smax(args.map, args.envs, steps)
+    keys = jax.random.split(jax.random.PRNGKey(0), args.rounds + 1)
+    jax.block_until_ready(mine(keys[0]))
+    jax.block_until_ready(theirs(keys[0]))
+    rates: dict[str, list[float]] = {"omg": [], "smax": []}
+    for key in keys[1:]:
+        started = time.perf_counter()
+        alive, _ = jax.block_until_ready(mine(key))
+        rates["omg"].append(float(alive.sum()) / (time.perf_counter() - started))
+        started = time.perf_counter()
+        jax.block_until_ready(theirs(key))
+        rates["smax"].append(args.envs * steps / (time.perf_counter() - started))
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    result = {
+        "map": args.map,
+        "envs": args.envs,
+        "env_steps_per_second": {name: round(value) for name, value in medians.items()},
+        "lowest_and_highest": {name: [round(min(v)), round(max(v))] for name, v in rates.items()},
+        "ratio": round(medians["omg"] / medians["smax"], 1),
+        "device": jax.devices()[0].device_kind,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "jaxmarl": metadata.version("jaxmarl"),
+    }
+    print(json.dumps(result, indent=2))
+    if args.output:
+        args.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

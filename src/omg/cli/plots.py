@@ -1,0 +1,30 @@
+"""Commands that draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    metric: Annotated[str, typer.Option(help="A name from the runs' metrics.csv.")] = "test_return_mean",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The figure: FILE.png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    interval: Annotated[
+        bool, typer.Option("--interval", help="Band: 95 % interval of the mean instead of lowest and highest seed.")
+    ] = False,
+    title: Annotated[str, typer.Option(help="Heading of the figure.")] = "",
+) -> None:
+    """Draw learning curves of runs.
+
+    Every configuration name is one line: the mean over its seeds, be they of one run or of several.
+    """
+    from omg.report import plot_curves, run_tables
+
+    path = plot_curves(run_tables(runs), metric, output, band="interval" if interval else "range", title=title)
+    Console(soft_wrap=True).print(f"Figure: {path}", markup=False, highlight=False)

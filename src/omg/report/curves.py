@@ -1,0 +1,170 @@
+"""Learning curves: one line per label, the mean over its seeds, and a band around it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from omg.envs import make_env
+from omg.errors import UserError, unknown_name
+from omg.evaluation import bootstrap_interval
+from omg.tracking import RunFolder
+
+Band = Literal["range", "interval"]
+FORMATS = ("png", "svg", "pdf")
+_SHARES = {"battle_won": "battles won"}
+"""Metrics between 0 and 1, which are drawn as percentages on a full axis, and what the axis is called."""
+
+
+class Curve(NamedTuple):
+    """One line of a figure, P points."""
+
+    t_env: np.ndarray
+    """[P] environment steps."""
+    mean: np.ndarray
+    """[P] mean over the seeds."""
+    low: np.ndarray
+    """[P] lower edge of the band."""
+    high: np.ndarray
+    """[P] upper edge of the band."""
+    seeds: int
+
+
+def mean_curve(rows: Iterable[Mapping[str, Any]], metric: str, band: Band = "range") -> Curve:
+    """The mean of a metric over seeds that were measured at different steps.
+
+    Every seed's values are joined by straight lines; the curve has a point wherever any seed has one, and covers the
+    steps that all seeds have covered.
+
+    Args:
+        rows: tidy metrics with the keys `seed`, `t_env`, `name` and `value`.
+        metric: the `name` to draw.
+        band: `range` (lowest and highest seed) or `interval` (95 % bootstrap interval of the mean over seeds).
+
+    Raises:
+        UserError: no row has this name; the message lists the names there are.
+    """
+    points: dict[Any, dict[int, float]] = {}
+    names = set()
+    for row in rows:
+        names.add(row["name"])
+        if row["name"] == metric:
+            points.setdefault(row["seed"], {})[int(row["t_env"])] = float(row["value"])
+    if not names:
+        raise UserError(f"metric '{metric}': there are no metrics at all yet.")
+    if not points:
+        raise unknown_name("metric", metric, names)
+    lines = [(sorted(seed), [seed[t_env] for t_env in sorted(seed)]) for seed in points.values()]
+    first, last = max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines)
+    grid = np.asarray(sorted({t_env for steps, _ in lines for t_env in steps if first <= t_env <= last}))
+    if not len(grid):
+        raise UserError(f"metric '{metric}': the {len(lines)} seeds have no steps in common.")
+    values = np.stack([np.interp(grid, steps, seen) for steps, seen in lines])
+    if band == "range":
+        low, high = values.min(axis=0), values.max(axis=0)
+    else:
+        low, high = np.transpose([bootstrap_interval(column) for column in values.T])
+    return Curve(grid, values.mean(axis=0), low, high, len(lines))
+
+
+def plot_curves(
+    tables: Mapping[str, Iterable[Mapping[str, Any]]],
+    metric: str,
+    path: str | Path,
+    *,
+    band: Band = "range",
+    title: str = "",
+) -> Path:
+    """Draws one metric of several labels over environment steps.
+
+    Args:
+        tables: label -> tidy metrics (`Run.metrics`, or any rows with `seed`, `t_env`, `name`, `value`).
+        metric: the metric to draw, e.g. `test_battle_won_mean`.
+        path: where the figure goes; its ending says the format (png, svg, pdf). It appears whole or not at all.
+        band: see `mean_curve`; labels with one seed have no band.
+        title: heading of the figure.
+
+    Returns:
+        The path.
+    """
+    target = Path(path)
+    if target.suffix.removeprefix(".") not in FORMATS:
+        raise UserError(f"figure '{target}': got the ending '{target.suffix}'. Allowed: .{', .'.join(FORMATS)}.")
+    if not tables:
+        raise UserError(f"figure '{target}': there is nothing to draw.")
+    curves = {label: mean_curve(rows, metric, band) for label, rows in tables.items()}
+    _save(_draw(curves, metric, band, title), target)
+    return target
+
+
+def run_tables(folders: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]:
+    """The metrics of runs by label; runs of the same configuration name and game become seeds of one label."""
+    runs = [RunFolder.open(Path(folder)) for folder in folders]
+    labels = [_label(run) for run in runs]
+    scenarios = {scenario for _, scenario in labels}
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for index, (run, (name, scenario)) in enumerate(zip(runs, labels, strict=True)):
+        rows = [{**row, "seed": (index, row["seed"])} for row in run.metrics()]
+        if not rows:
+            raise UserError(f"{run.path}: this run has no metrics yet.")
+        tables.setdefault(name if len(scenarios) == 1 else f"{name} {scenario}", []).extend(rows)
+    return tables
+
+
+def _label(run: RunFolder) -> tuple[str, str]:
+    config = run.config()
+    spec = make_env(config.env, **config.env_args).spec
+    return config.name, f"{spec.name} {spec.scenario}"
+
+
+def _draw(curves: Mapping[str, Curve], metric: str, band: Band, title: str) -> Any:
+    # The figure class alone, without pyplot: no window system, nothing global.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, PercentFormatter
+
+    figure = Figure(figsize=(6.4, 3.6), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for label, curve in curves.items():
+        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.8, label=label, marker="o", markersize=2.5)
+        if curve.seeds > 1:
+            axes.fill_between(curve.t_env, curve.low, curve.high, color=line.get_color(), alpha=0.18, linewidth=0)
+    base = metric.removeprefix("test_").removesuffix("_mean")
+    if base in _SHARES:
+        axes.set_ylim(-0.02, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlabel("environment steps")
+    words = _SHARES.get(base, base.replace("_", " "))
+    axes.set_ylabel(f"{words} in tests" if metric.startswith("test_") else words)
+    axes.set_title(_heading(curves, band, title), fontsize=10, loc="left")
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(curves) > 1:
+        axes.legend(frameon=False)
+    return figure
+
+
+def _heading(curves: Mapping[str, Curve], band: Band, title: str) -> str:
+    """The title and what line and band mean."""
+    counts = sorted({curve.seeds for curve in curves.values()})
+    if counts == [1]:
+        return title
+    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    spread = "range" if band == "range" else "95 % interval"
+    return "  ·  ".join(filter(None, (title, f"mean and {spread} of {seeds} seeds")))
+
+
+def _save(figure: Any, target: Path) -> None:
+    staging = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        figure.savefig(staging, format=target.suffix.removeprefix("."))
+        os.replace(staging, target)
+    except OSError as error:
+        raise UserError(f"figure: cannot write '{target}' ({error.strerror}).") from None
+    finally:
+        staging.unlink(missing_ok=True)

@@ -1,0 +1,191 @@
+"""How fast this machine plays and learns: the figures of `omg bench`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components.episode_batch import EpisodeBatch
+from omg.components.selectors import random_legal
+from omg.config import Config, adjust, resolve
+from omg.envs import Env, make_env
+from omg.learners import LEARNERS
+from omg.runners import play_episodes
+from omg.training.program import SEEDS_AXIS, Program
+
+_SEGMENT = 20
+"""Steps played from a fresh start; shorter than most battles, so nearly every counted game is still going on."""
+
+
+def measure(
+    seconds: float, env_name: str, env_args: dict[str, Any], say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Measures playing, learning and whole training iterations.
+
+    Args:
+        seconds: time for all measurements together, compilation aside.
+        env_name: environment.
+        env_args: its arguments.
+        say: receives progress messages.
+
+    Returns:
+        One row per measurement: what, env steps/s, updates/s, and the details it depends on.
+    """
+    on_gpu = jax.default_backend() == "gpu"
+    config = _config("iql", env_name, env_args, on_gpu)
+    env = make_env(config.env, **config.env_args)
+    each = seconds / (8 if on_gpu else 5)
+    rows: list[dict[str, Any]] = []
+    for games in (1024, 32768, 131072) if on_gpu else (1024,):
+        say(f"playing {games} games")
+        rows.append(_play(env, None, games, each))
+        rows.append(_play(env, config, games, each))
+    for batch, length in ((32, 60), (1024, 100)) if on_gpu else ((32, 60),):
+        say(f"learning on {batch} x {length} steps")
+        rows.append(_learn(config, env, batch, length, each))
+    for seeds in (1, 10) if on_gpu else (1,):
+        say(f"training, {seeds} seed(s)")
+        rows.append(_train(config, seeds, each))
+    return rows
+
+
+def _config(name: str, env_name: str, env_args: dict[str, Any], on_gpu: bool) -> Config:
+    overrides = {"env_args": env_args, "buffer_size": 1024}
+    if not on_gpu:
+        overrides["test_interval"] = 1  # chunks of one iteration: a CPU needs seconds for each
+    return adjust(resolve(name, env_name, overrides).trainable(), on_gpu)[0]
+
+
+def _time(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> tuple[float, Any]:
+    """Seconds per call (after a warm-up call) and the last result."""
+    result = jax.block_until_ready(function(*arguments))
+    calls, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds or calls < 2:
+        result = jax.block_until_ready(function(*arguments))
+        calls += 1
+    return (time.perf_counter() - started) / calls, result
+
+
+def _play(env: Env, config: Config | None, games: int, seconds: float) -> dict[str, Any]:
+    """Steps of games still going on, per second, observations and action masks included."""
+    policy = None if config is None else _policy(config, env)
+
+    def run(policy: Any, key: Array) -> Array:
+        world, seen = env.reset(key, games)
+        memory = None if policy is None else policy.initial(games)
+
+        def body(carry: tuple, key: Array) -> tuple[tuple, Array]:
+            world, seen, memory, alive = carry
+            act_key, env_key = jax.random.split(key)
+            if policy is None:
+                actions = random_legal(seen.avail, act_key)
+            else:
+                actions, memory, _ = policy.act(seen, memory, act_key, jnp.float32(0.05))
+            world, seen, outcome = env.step(env_key, world, actions)
+            played = alive.sum(dtype=jnp.float32) + 0.0 * (seen.state.sum() + seen.obs.sum())
+            return (world, seen, memory, alive & ~(outcome.terminated | outcome.truncated)), played
+
+        start = (world, seen, memory, jnp.ones(games, bool))
+        return jax.lax.scan(body, start, jax.random.split(key, _SEGMENT))[1].sum()
+
+    per_call, steps = _time(jax.jit(run), (policy, jax.random.PRNGKey(0)), seconds)
+    player = "random legal actions" if config is None else f"GRU {config.rnn_hidden_dim} agent"
+    return {
+        "what": f"play, {player}",
+        "setting": f"{games} games",
+        "env_steps_per_s": float(steps) / per_call,
+        "updates_per_s": None,
+    }
+
+
+def _policy(config: Config, env: Env) -> Any:
+    learner = LEARNERS[config.learner](config, env.spec)
+    return learner.policy(learner.init(jax.random.PRNGKey(0)))
+
+
+def _learn(config: Config, env: Env, batch: int, length: int, seconds: float) -> dict[str, Any]:
+    """Gradient updates on full-length random episodes."""
+    learner = LEARNERS[config.learner](config, env.spec)
+    state = learner.init(jax.random.PRNGKey(0))
+    update = jax.jit(lambda state, episodes: learner.update(state, episodes, jnp.int32(1)))
+    per_call, _ = _time(update, (state, _episodes(env, batch, length)), seconds)
+    return {
+        "what": f"learn, {config.name}",
+        "setting": f"{batch} episodes x {length} steps per update",
+        "env_steps_per_s": batch * length / per_call,
+        "updates_per_s": 1.0 / per_call,
+    }
+
+
+def _episodes(env: Env, batch: int, length: int) -> EpisodeBatch:
+    spec, slots = env.spec, length + 1
+    keys = jax.random.split(jax.random.PRNGKey(1), 3)
+    team = (batch, slots) + ((spec.n_agents,) if spec.reward_per_agent else ())
+    return EpisodeBatch(
+        obs=jax.random.uniform(keys[0], (batch, slots, spec.n_agents, spec.obs_dim)),
+        state=jax.random.uniform(keys[1], (batch, slots, spec.state_dim)),
+        avail=jnp.ones((batch, slots, spec.n_agents, spec.n_actions), bool),
+        actions=jax.random.randint(keys[2], (batch, slots, spec.n_agents), 0, spec.n_actions),
+        reward=jnp.ones(team),
+        terminated=jnp.zeros((batch, slots), bool),
+        filled=jnp.ones((batch, slots), bool).at[:, -1].set(False),
+        seat=None,
+        records={},
+    )
+
+
+def _train(config: Config, seeds: int, seconds: float) -> dict[str, Any]:
+    """Whole training iterations, and how their time divides into play, learning and the host's work."""
+    program = Program(config)
+    state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
+    played, updates, inside, began = 0, 0, 0.0, 0.0
+    compiled = program.chunk.lower(state).compile()  # type: ignore[attr-defined]
+    state, log = compiled(state)
+    jax.block_until_ready(log)
+    began = time.perf_counter()
+    chunks = 0
+    while chunks < 2 or time.perf_counter() - began < seconds:
+        before = int(state.t_env.sum())
+        entered = time.perf_counter()
+        state, log = compiled(state)
+        log = jax.device_get(log)
+        inside += time.perf_counter() - entered
+        played += int(state.t_env.sum()) - before
+        updates += int(log.updates.sum())
+        chunks += 1
+    total = time.perf_counter() - began
+    play = _play_only(program, state, seconds / 4) * program.iterations * chunks
+    shares = {"play": play / total, "learn": (inside - play) / total, "host": (total - inside) / total}
+    return {
+        "what": f"train, {config.name}, {seeds} seed(s)",
+        "setting": f"{config.batch_size_run} games, {config.updates_per_episode:g} update(s) of {config.batch_size} "
+        f"episodes per episode; " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items()),
+        "env_steps_per_s": played / total,
+        "updates_per_s": updates / total,
+    }
+
+
+def _play_only(program: Program, state: Any, seconds: float) -> float:
+    """Seconds of the play phase of one iteration."""
+    config = program.config
+
+    def play(learner: Any, key: Array) -> Any:
+        policy = program.learner.policy(learner)
+        rollout = play_episodes(
+            program.env,
+            policy,
+            key,
+            config.batch_size_run,
+            jnp.float32(config.epsilon_start),
+            dtype=program.dtype,
+            axis_name=SEEDS_AXIS,
+        )
+        return rollout
+
+    function = jax.jit(jax.vmap(play, axis_name=SEEDS_AXIS))
+    return _time(function, (state.learner, state.key), seconds)[0]

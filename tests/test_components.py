@@ -1,0 +1,252 @@
+"""Episode data, replay, schedules and action selectors."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from omg.components import SCHEDULES, SELECTORS, EpisodeBatch, lengths, loss_mask, masked_mean, replay, truncate
+from omg.components.selectors import epsilon_greedy, greedy, multinomial, random_legal, softmax
+from omg.errors import UserError
+
+A, OBS, S, U, T = 2, 3, 4, 5, 6
+SIZES = SimpleNamespace(n_agents=A, n_actions=U, obs_dim=OBS, state_dim=S, episode_limit=T, reward_per_agent=False)
+MAP_8M = SimpleNamespace(n_agents=8, n_actions=14, obs_dim=80, state_dim=168, episode_limit=120, reward_per_agent=False)
+
+
+def episodes(played: list[int], ended: list[bool], seed: int = 0, slots: int = T + 1, **extra) -> EpisodeBatch:
+    """Random episodes of the given lengths whose numbers are exact in half precision."""
+    rng = np.random.default_rng(seed)
+    count = len(played)
+    filled = np.arange(slots) < np.array(played)[:, None]
+    terminated = (np.arange(slots) == np.array(played)[:, None] - 1) & np.array(ended)[:, None]
+
+    def exact(*shape: int) -> jax.Array:
+        return jnp.asarray(rng.integers(-64, 64, (count, slots, *shape)) / 8, jnp.float32)
+
+    fields = {
+        "obs": exact(A, OBS),
+        "state": exact(S),
+        "avail": jnp.asarray(rng.random((count, slots, A, U)) < 0.5),
+        "actions": jnp.asarray(rng.integers(0, U, (count, slots, A)), jnp.int32),
+        "reward": exact(),
+        "terminated": jnp.asarray(terminated),
+        "filled": jnp.asarray(filled),
+        "seat": None,
+        "records": {},
+    }
+    return EpisodeBatch(**(fields | extra))
+
+
+def assert_equal(result: EpisodeBatch, expected: EpisodeBatch) -> None:
+    for one, other in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+# Episode data
+
+
+def test_loss_mask_counts_played_steps():
+    batch = episodes([3, T, 4], [True, False, False])
+    expected = [[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]
+    np.testing.assert_array_equal(loss_mask(batch), np.array(expected, np.float32))
+    np.testing.assert_array_equal(lengths(batch), [3, T, 4])
+
+
+def test_loss_mask_drops_the_last_observation_of_batches_that_mark_it_filled():
+    batch = episodes([3, T], [True, True])
+    marked = batch._replace(filled=jnp.arange(T + 1) <= jnp.array([[3], [T]]))
+    np.testing.assert_array_equal(loss_mask(marked), loss_mask(batch))
+
+
+def test_truncate_keeps_the_bootstrap_slot():
+    batch = episodes([2, 4], [True, False], seat=jnp.array([1, 0]), records={"note": jnp.ones((2, T + 1, A, 3))})
+    short = truncate(batch, 4)
+    assert short.obs.shape == (2, 5, A, OBS)
+    assert short.records["note"].shape == (2, 5, A, 3)
+    np.testing.assert_array_equal(short.obs, batch.obs[:, :5])
+    np.testing.assert_array_equal(short.seat, [1, 0])
+    assert float(loss_mask(short).sum()) == float(loss_mask(batch).sum()) == 6
+
+
+def test_masked_mean_counts_every_agent():
+    rng = np.random.default_rng(0)
+    values, mask = rng.normal(size=(3, 4, A)), (rng.random((3, 4)) < 0.5).astype(np.float64)
+    total, count = 0.0, 0
+    for b in range(3):
+        for t in range(4):
+            for a in range(A):
+                total, count = total + values[b, t, a] * mask[b, t], count + mask[b, t]
+    assert float(masked_mean(jnp.asarray(values), jnp.asarray(mask))) == pytest.approx(total / count, abs=1e-6)
+    per_step = (values[..., 0] * mask).sum() / mask.sum()
+    assert float(masked_mean(jnp.asarray(values[..., 0]), jnp.asarray(mask))) == pytest.approx(per_step, abs=1e-6)
+    assert float(masked_mean(jnp.ones((2, 3)), jnp.zeros((2, 3)))) == 0.0
+    assert math.isnan(float(masked_mean(jnp.array([[jnp.nan, 1.0]]), jnp.ones((1, 2)))))
+
+
+# Replay
+
+
+def test_storage_of_8m_is_small():
+    size = replay.storage_bytes(MAP_8M, 5000)
+    print(f"8m, 5000 episodes: {size / 1e9:.3f} GB")
+    assert 0.9e9 < size <= 1.5e9
+    small = replay.storage_for(MAP_8M, 2, seat=True, records={"infer_mu": (8, 64)})
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(small))
+    assert held == replay.storage_bytes(MAP_8M, 2, seat=True, records={"infer_mu": (8, 64)})
+    assert small.obs.dtype == jnp.float16
+    assert small.actions.dtype == jnp.int8
+    assert replay.storage_bytes(MAP_8M, 5000, "float32") > 1.9 * size - 5000 * 121 * 8 * 16
+
+
+def test_storage_refuses_an_unknown_type():
+    with pytest.raises(UserError, match="Did you mean 'float16'"):
+        replay.storage_for(SIZES, 4, "floot16")
+
+
+def test_round_trip_keeps_every_slot():
+    rng = np.random.default_rng(5)
+    extra = {
+        "reward": jnp.asarray(rng.normal(size=(3, T + 1, A)), jnp.float32),
+        "seat": jnp.array([1, 0, 1], jnp.int32),
+        "records": {"note": jnp.asarray(rng.integers(0, 9, (3, T + 1, A, 2)), jnp.float32)},
+    }
+    batch = episodes([T, 2, 4], [False, True, True], **extra)
+    storage = replay.storage_for(SIZES, 5, reward_per_agent=True, records={"note": (A, 2)}, seat=True)
+    storage = jax.jit(replay.insert, donate_argnums=0)(storage, batch, 0)
+    assert_equal(replay.gather(storage, jnp.arange(3), T), batch)
+    rows = jnp.array([2, 1])
+    assert_equal(replay.gather(storage, rows, 4), jax.tree.map(lambda x: x[rows], truncate(batch, 4)))
+    np.testing.assert_array_equal(replay.gather_lengths(storage, jnp.array([[0, 1], [2, 3]])), [[T, 2], [4, 0]])
+
+
+def test_ring_overwrites_the_oldest():
+    capacity, storage = 5, replay.storage_for(SIZES, 5)
+    insert = jax.jit(replay.insert)
+    rounds = [episodes([n + 1, T], [True, False], seed=n) for n in range(4)]
+    for number, batch in enumerate(rounds):
+        storage = insert(storage, batch, 2 * number)
+    # Eight episodes in a ring of five: rows hold episodes 5, 6, 7, 3, 4.
+    for row, episode in enumerate([5, 6, 7, 3, 4]):
+        assert episode % capacity == row
+        expected = jax.tree.map(lambda x, k=episode % 2: x[k : k + 1], rounds[episode // 2])
+        assert_equal(replay.gather(storage, jnp.array([row]), T), expected)
+
+
+def test_a_shorter_batch_leaves_no_stale_steps():
+    storage = replay.insert(replay.storage_for(SIZES, 2), episodes([T, T], [True, True]), 0)
+    storage = replay.insert(storage, episodes([3, 2], [False, True], slots=4), 2)
+    np.testing.assert_array_equal(replay.gather_lengths(storage, jnp.arange(2)), [3, 2])
+    assert float(loss_mask(replay.gather(storage, jnp.arange(2), T)).sum()) == 5
+
+
+def test_replay_over_stacked_seeds_with_one_counter():
+    batches = [episodes([4, 5], [True, False], seed=seed) for seed in (1, 2)]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *batches)
+    storages = jax.vmap(lambda _: replay.storage_for(SIZES, 3))(jnp.arange(2))
+    storages = jax.vmap(replay.insert, in_axes=(0, 0, None), axis_name="seeds")(storages, stacked, jnp.int32(2))
+    rows = jnp.array([[2, 0], [0, 2]])
+    result = jax.vmap(lambda storage, row: replay.gather(storage, row, T))(storages, rows)
+    assert_equal(jax.tree.map(lambda x: x[0], result), batches[0])
+    assert_equal(jax.tree.map(lambda x: x[1][::-1], result), batches[1])
+
+
+def test_insert_refuses_what_does_not_fit():
+    storage = replay.storage_for(SIZES, 2)
+    with pytest.raises(ValueError, match="do not fit"):
+        replay.insert(storage, episodes([1, 1, 1], [True] * 3), 0)
+    with pytest.raises(ValueError, match="None"):
+        replay.insert(storage, episodes([1], [True], seat=jnp.array([1])), 0)
+
+
+def test_samples_are_distinct_uniform_and_within_size():
+    sample = jax.jit(replay.sample_indices, static_argnums=(2, 3, 4))
+    for size in (4, 7, 10):
+        indices = np.asarray(sample(jax.random.key(size), jnp.int32(size), 10, 4, 3000))
+        assert indices.shape == (3000, 4)
+        assert all(len(set(row)) == 4 for row in indices.tolist())
+        counts = np.bincount(indices.reshape(-1), minlength=10)
+        assert counts[size:].sum() == 0
+        # Every row is in a draw with chance 4 / size; five standard deviations of that count.
+        chance = 4 / size
+        spread = 5 * math.sqrt(3000 * chance * (1 - chance)) + 1e-9
+        np.testing.assert_allclose(counts[:size], 3000 * chance, atol=spread)
+
+
+# Schedules
+
+
+def test_linear_schedule():
+    times = [0, 12_500, 25_000, 50_000, 2_000_000]
+    values = [float(SCHEDULES["linear"](jnp.int32(t), 1.0, 0.05, 50_000)) for t in times]
+    np.testing.assert_allclose(values, [max(0.05, 1.0 - 0.95 / 50_000 * t) for t in times], atol=1e-6)
+    assert float(SCHEDULES["linear"](0, 0.0, 1.0, 0)) == 1.0
+    assert float(SCHEDULES["linear"](5, 0.0, 1.0, 10)) == 0.5
+
+
+def test_exponential_schedule():
+    times = np.array([0, 10, 50, 100, 1000])
+    scaling = -100 / math.log(0.05)
+    expected = np.minimum(1.0, np.maximum(0.05, np.exp(-times / scaling)))
+    np.testing.assert_allclose(SCHEDULES["exp"](jnp.asarray(times), 1.0, 0.05, 100), expected, rtol=1e-5)
+    assert float(SCHEDULES["exp"](3, 1.0, 0.0, 100)) == pytest.approx(math.exp(-3))
+    assert float(SCHEDULES["exp"](0, 1.0, 0.05, 0)) == pytest.approx(0.05)
+
+
+# Selectors
+
+
+@pytest.mark.parametrize("name", sorted(SELECTORS))
+def test_every_selector_obeys_the_mask(name: str):
+    keys = jax.random.split(jax.random.key(3), 3)
+    avail = jax.random.bernoulli(keys[0], 0.3, (400, A, U))
+    avail = avail.at[..., 2].set(avail[..., 2] | ~avail.any(axis=-1))
+    values = 10.0 * jax.random.normal(keys[1], avail.shape)
+    for epsilon in (0.0, 0.5, 1.0):
+        actions = SELECTORS[name](values, avail, keys[2], jnp.float32(epsilon))
+        assert actions.dtype == jnp.int32
+        assert actions.shape == (400, A)
+        assert bool(jnp.take_along_axis(avail, actions[..., None], axis=-1).all())
+
+
+def test_epsilon_zero_is_the_legal_argmax():
+    keys = jax.random.split(jax.random.key(4), 3)
+    avail = jax.random.bernoulli(keys[0], 0.5, (500, U)).at[:, 0].set(True)
+    values = jax.random.normal(keys[1], avail.shape)
+    expected = [max((i for i in range(U) if avail[row, i]), key=lambda i: values[row, i]) for row in range(500)]
+    np.testing.assert_array_equal(epsilon_greedy(values, avail, keys[2], 0.0), expected)
+    np.testing.assert_array_equal(greedy(values, avail), expected)
+
+
+def frequencies(actions: jax.Array) -> np.ndarray:
+    return np.bincount(np.asarray(actions), minlength=U) / actions.shape[0]
+
+
+def test_random_and_sampled_actions_have_the_right_frequencies():
+    rows = 40_000
+    avail = jnp.broadcast_to(jnp.array([False, True, True, False, True]), (rows, U))
+    values = jnp.broadcast_to(jnp.array([9.0, 0.0, 1.0, 9.0, 2.0]), (rows, U))
+    key = jax.random.key(7)
+    uniform = np.array([0, 1, 1, 0, 1]) / 3
+    best = np.array([0, 0, 0, 0, 1.0])
+    probabilities = np.array([0, 1, math.e, 0, math.e**2]) / (1 + math.e + math.e**2)
+    tolerance = 5 * 0.5 / math.sqrt(rows)
+    np.testing.assert_allclose(frequencies(random_legal(avail, key)), uniform, atol=tolerance)
+    for epsilon in (0.05, 0.3, 1.0):
+        explored = (1 - epsilon) * best + epsilon * uniform
+        np.testing.assert_allclose(
+            frequencies(epsilon_greedy(values, avail, key, epsilon)), explored, atol=tolerance, err_msg=str(epsilon)
+        )
+        floored = (1 - epsilon) * probabilities + epsilon * uniform
+        np.testing.assert_allclose(frequencies(multinomial(values, avail, key, epsilon)), floored, atol=tolerance)
+    np.testing.assert_allclose(frequencies(softmax(values, avail, key, 0.3)), probabilities, atol=tolerance)
+    # In rows without any legal action nothing is promised but a valid index.
+    nothing = jnp.zeros((4, U), bool)
+    for select in SELECTORS.values():
+        assert bool(jnp.isin(select(values[:4], nothing, key, 0.5), jnp.arange(U)).all())

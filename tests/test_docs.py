@@ -1,0 +1,113 @@
+"""The README and the pages: what they must name, where they link to, and whether their commands can be read."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from omg.cli import app
+from omg.config import algorithm_names, env_config_names, resolve, translate
+from omg.config.schema import Config
+from omg.envs import ENVS
+from omg.envs.battle import MAPS
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+TEXTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *PAGES]
+COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
+
+HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def built(path: Path) -> str:
+    """The text of a page as the site has it."""
+    return HOOKS["on_page_markdown"](path.read_text())
+
+
+def anchors(text: str) -> set[str]:
+    """What a page's headings can be linked by."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def shell_lines(text: str) -> list[str]:
+    """The commands in code blocks, continued lines joined, prompts and comments removed."""
+    blocks = re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines]
+
+
+def test_readme_names_every_algorithm_game_map_and_command() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [key for key in (*algorithm_names(), *env_config_names(), *MAPS) if f"`{key}`" not in text] == []
+    assert [command for command in COMMANDS if f"`omg {command}" not in text] == []
+
+
+def test_every_command_has_a_section() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert sorted(re.findall(r"^## omg (\w+)$", text, re.MULTILINE)) == sorted(COMMANDS)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    listed = re.findall(r": ([\w/-]+\.md)$", text, re.MULTILINE)
+    assert sorted(listed) == [str(page.relative_to(ROOT / "docs")) for page in PAGES]
+    assert yaml.safe_load(text)["hooks"] == ["docs/hooks.py"]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_links_lead_somewhere(path: Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        if not there.exists() or (anchor and anchor not in anchors(there.read_text())):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_training_commands_can_be_read(path: Path) -> None:
+    for line in shell_lines(path.read_text()):
+        words = shlex.split(line) if re.match(r"omg train |python main\.py ", line) else []
+        mistaken = any(word in ("--config=qmx", "batchsize=64", "lr=fast", "--config=ALG", "...") for word in words)
+        if words and not mistaken:
+            command = translate(words[2:])
+            assert resolve(command.config, command.env_config, command.overrides).trainable().t_max > 0, line
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_commands_exist(path: Path) -> None:
+    used = {line.split()[1] for line in shell_lines(path.read_text()) if line.startswith("omg ")}
+    assert used <= {*COMMANDS, "--help"}
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_python_blocks_compile(path: Path) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL):
+        # Lines of a dictionary, shown by themselves, are given the braces they stand between.
+        compile(f"{{{block}}}" if block.lstrip().startswith('"') else block, str(path), "exec")
+
+
+def test_tables_hold_every_key_option_map_and_algorithm() -> None:
+    configuration = built(ROOT / "docs" / "configuration.md")
+    assert [key for key in Config.model_fields if f"\n| `{key}` |" not in configuration] == []
+    assert [key for key in algorithm_names() if f"\n| `{key}` |" not in configuration] == []
+    for env, entry in ENVS.items():
+        page = built(ROOT / "docs" / "environments" / f"{env}.md")
+        assert [key for key in entry.args.model_fields if f"\n| `{key}` |" not in page] == []
+    battles = built(ROOT / "docs" / "environments" / "sc2.md")
+    assert "\n| `8m` | 8 marine | 8 marine | 8 | 8 | 14 | 80 | 168 | 120 |" in battles
+    assert all(f"\n| `{key}` |" in battles for key in MAPS)
+    assert "\n| zealot | 100 | 50 | 1 | 8 x 2 | 0.86 | 0.1 | 3.15 | 0.5 | light, biological |" in battles

@@ -1,0 +1,98 @@
+"""The recurrent unit: values against PyTorch's formula, all gradients against automatic differentiation of a scan."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array, lax
+
+from omg.modules import gru_kernel
+from omg.modules.recurrent import _backward_scan, _forward_scan, gru_cell, gru_unroll
+
+T, N, H = 7, 5, 16
+
+
+def draw(key: int, lead: tuple[int, ...] = ()) -> tuple[Array, Array, Array, Array]:
+    keys = jax.random.split(jax.random.key(key), 4)
+    return (
+        jax.random.normal(keys[0], (*lead, T, N, 3 * H)),
+        jax.random.normal(keys[1], (*lead, N, H)),
+        jax.random.normal(keys[2], (*lead, H, 3 * H)) / 4,
+        jax.random.normal(keys[3], (*lead, 3 * H)),
+    )
+
+
+def numpy_cell(gates_in: np.ndarray, h: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """torch.nn.GRUCell, spelled out for one row; the input's own product and bias are already in `gates_in`."""
+
+    def sigmoid(x: np.ndarray) -> np.ndarray:
+        return 1.0 / (1.0 + np.exp(-x))
+
+    hidden = h @ weight + bias
+    r = sigmoid(gates_in[:H] + hidden[:H])
+    z = sigmoid(gates_in[H : 2 * H] + hidden[H : 2 * H])
+    n = np.tanh(gates_in[2 * H :] + r * hidden[2 * H :])
+    return (1 - z) * n + z * h
+
+
+def plain_unroll(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
+    def step(h: Array, gates: Array) -> tuple[Array, Array]:
+        h = gru_cell(gates, h, weight, bias)
+        return h, h
+
+    return lax.scan(step, h0, gates_in)[1]
+
+
+def weighted_sum(unroll, inputs: tuple[Array, ...]) -> Array:
+    """A scalar in which every output counts differently, so that no gradient cancels."""
+    states = unroll(*inputs)
+    return jnp.sum(jnp.sin(jnp.arange(states.size)).reshape(states.shape) * states**2)
+
+
+def test_cell_is_pytorchs():
+    gates_in, h, weight, bias = (np.asarray(value, np.float64) for value in draw(0))
+    result = gru_cell(*(jnp.asarray(value, jnp.float32) for value in (gates_in[0], h, weight, bias)))
+    expected = np.stack([numpy_cell(gates_in[0, row], h[row], weight, bias) for row in range(N)])
+    np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+def test_unroll_repeats_the_cell():
+    gates_in, h0, weight, bias = draw(1)
+    states = gru_unroll(gates_in, h0, weight, bias)
+    assert states.shape == (T, N, H)
+    for row in range(N):
+        h = np.asarray(h0[row])
+        for t in range(T):
+            h = numpy_cell(np.asarray(gates_in[t, row]), h, np.asarray(weight), np.asarray(bias))
+            np.testing.assert_allclose(states[t, row], h, atol=1e-5)
+
+
+@pytest.mark.parametrize("seeds", [None, 3])
+def test_gradients_equal_automatic_differentiation(seeds: int | None):
+    inputs = draw(2) if seeds is None else draw(2, (seeds,))
+
+    def gradients(unroll):
+        one = jax.grad(lambda *values: weighted_sum(unroll, values), argnums=(0, 1, 2, 3))
+        return jax.jit(one if seeds is None else jax.vmap(one, axis_name="seeds"))(*inputs)
+
+    for ours, expected, name in zip(
+        gradients(gru_unroll), gradients(plain_unroll), ("gates_in", "h0", "weight", "bias"), strict=True
+    ):
+        assert float(jnp.abs(expected).max()) > 1e-2, name
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_gpu_kernels_equal_the_scans():
+    gates_in, h0, weight, bias = draw(3)
+    inputs = tuple(jnp.split(gates_in, 3, axis=-1))
+    assert gru_kernel.usable(H)
+    scanned = _forward_scan(inputs, h0, weight, bias)
+    for ours, expected in zip(gru_kernel.forward_loop(inputs, h0, weight, bias, interpret=True), scanned, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+    backward = (inputs, scanned[2], scanned[0], weight)
+    for ours, expected in zip(
+        gru_kernel.backward_loop(*backward, interpret=True), _backward_scan(*backward), strict=True
+    ):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)

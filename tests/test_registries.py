@@ -1,0 +1,56 @@
+"""The registries: the words of the configuration are their keys, and every configuration file builds a run."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from omg.components import SELECTORS
+from omg.components.replay import FLOAT_TYPES
+from omg.config import adjust, algorithm_names, resolve
+from omg.config.sections import NAMES
+from omg.controllers import CONTROLLERS
+from omg.envs import ENVS
+from omg.learners import LEARNERS
+from omg.modules.agents import AGENTS
+from omg.modules.mixers import MIXERS
+from omg.training.program import Program
+
+
+def test_words_of_the_configuration_are_the_keys_of_the_registries():
+    for key, registry in (
+        ("agent", AGENTS),
+        ("mixer", MIXERS),
+        ("mac", CONTROLLERS),
+        ("learner", LEARNERS),
+        ("buffer_dtype", FLOAT_TYPES),
+    ):
+        assert set(NAMES[key]) == set(registry), key
+    # Selectors that only imported agents use cannot be trained with.
+    assert set(NAMES["action_selector"]) <= set(SELECTORS)
+
+
+@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("algorithm", algorithm_names())
+def test_every_algorithm_runs_in_every_game(algorithm: str, env: str):
+    """Traces one chunk without compiling it. Short episodes keep the number of traced lengths at one."""
+    settings = {"env_args.episode_limit": 8, "seeds": 2, "buffer_size": 64}
+    if env == "sc2":
+        settings["env_args.map_name"] = "2m_vs_1z"
+    config, _ = adjust(resolve(algorithm, env, settings).config, has_gpu=False)
+    program = Program(config)
+    state = jax.eval_shape(program.init, jnp.array([1, 2], jnp.uint32))
+    after, log = jax.eval_shape(program.chunk, state)
+    # The same structure, shapes and types go in and come out, so that one compilation serves the whole run.
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    for before, changed in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+        assert (before.shape, before.dtype, before.weak_type) == (changed.shape, changed.dtype, changed.weak_type)
+    rounds = (program.iterations, 2)
+    assert log.stats.returns.shape == (*rounds, config.batch_size_run)
+    assert set(log.stats.metrics) == set(program.spec.metrics)
+    assert {"loss", "grad_norm"} <= set(log.learner)
+    for metric in log.learner.values():
+        assert (metric.shape, metric.dtype) == (rounds, jnp.float32)
+    tests = jax.eval_shape(program.test, state)
+    assert tests.returns.shape == (2, config.test_nepisode)

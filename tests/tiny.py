@@ -1,0 +1,49 @@
+"""The smallest run that has everything: logs, tests, checkpoints, updates, target copies, an exploration schedule.
+
+Settings that are compiled into the program (`t_max`, `lr`, ...) are best left as they are: tests that keep them share
+one compilation, which takes longer than all their runs together.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from omg.config import Config, adjust, resolve
+
+GAME: dict[str, Any] = {"rows": 4, "cols": 4, "players": 2, "max_food": 1, "max_player_level": 2, "episode_limit": 8}
+SETTINGS: dict[str, Any] = {
+    "t_max": 1000,
+    "test_interval": 100,
+    "test_nepisode": 4,
+    "log_interval": 4,
+    "save_model_interval": 100,
+    "batch_size_run": 4,
+    "batch_size": 8,
+    "buffer_size": 32,
+    "rnn_hidden_dim": 16,
+    "epsilon_anneal_time": 600,
+    "target_update_interval": 16,
+    "use_cuda": False,
+    "use_tensorboard": False,
+}
+
+
+def tiny_config(results: Path, **changes: Any) -> Config:
+    """IQL in a foraging game of 4x4 cells for 1000 steps, which is about forty chunks of one iteration."""
+    overrides = {**SETTINGS, "env_args": GAME, "local_results_path": str(results), **changes}
+    return adjust(resolve("iql", "foraging", overrides).config, has_gpu=False)[0]
+
+
+def result(folder: Path) -> tuple[bytes, dict[str, bytes]]:
+    """What must not depend on how a run came to its end: metrics.csv and the files of all its agents, byte by byte."""
+    agents = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("agents/*/*/*"))}
+    return (folder / "metrics.csv").read_bytes(), agents
+
+
+def weights(agent: Path) -> dict[str, np.ndarray]:
+    """The arrays of an agent folder."""
+    return load_file(agent / "weights.safetensors")

@@ -3,10 +3,12 @@
 #
 #   PYTHON=python3.12   the interpreter that .venv is made from
 #   LOCKED=1            install the exact versions of constraints.txt
+#   TEST_WORKERS=2      processes that run the tests; each compiles for itself
 #   BENCH_SECONDS=60    how long `make bench` measures
 
 PYTHON ?= python3
 LOCKED ?= 0
+TEST_WORKERS ?= 2
 BENCH_SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +28,7 @@ demo: $(INSTALLED)  ## Train a small team, draw its win rate (1 to 3 minutes on 
 	$(BIN)/omg demo
 
 test: check  ## Check and test everything
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 check: $(INSTALLED)  ## Style, types, layers
 	$(BIN)/ruff check .
@@ -46,7 +48,7 @@ clean:  ## Remove .venv, built files and caches; results/ stays
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or newer is needed; '$(PYTHON)' is not. Say which: make PYTHON=python3.12"; exit 1; }
+		{ echo "Python 3.11 or newer is needed, but '$(PYTHON)' is not that. Choose one: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 # Installed once, and again when the dependencies change. The interpreter is no ordinary prerequisite: it is a link to

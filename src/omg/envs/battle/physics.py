@@ -9,6 +9,7 @@ sign. A side is treated alike whether it is ours or the enemy's: it is *commande
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -222,12 +223,34 @@ def push_apart(x: Array, y: Array, alive: Array, contact: Contact) -> tuple[Arra
         alive: [n, B] bool.
         contact: constants of all pairs.
     """
+    push_x, push_y = jax.lax.platform_dependent(
+        x, y, alive, cpu=partial(_push_by_unit, contact), default=partial(_push_by_pair, contact)
+    )
+    return jnp.where(alive, x - push_x, x), jnp.where(alive, y - push_y, y)
+
+
+def _push_by_pair(contact: Contact, x: Array, y: Array, alive: Array) -> tuple[Array, Array]:
+    """All pairs at once: few large kernels, for a GPU."""
     dx = x[None] - x[:, None]
     dy = y[None] - y[:, None]
     overlap = jnp.maximum(1.0 - (dx * dx + dy * dy) * contact.inverse_squared, 0.0)
     amount = jnp.where(alive[None], overlap * contact.weight, 0.0)
-    push_x, push_y = jnp.sum(dx * amount, axis=1), jnp.sum(dy * amount, axis=1)
-    return jnp.where(alive, x - push_x, x), jnp.where(alive, y - push_y, y)
+    return jnp.sum(dx * amount, axis=1), jnp.sum(dy * amount, axis=1)
+
+
+def _push_by_unit(contact: Contact, x: Array, y: Array, alive: Array) -> tuple[Array, Array]:
+    """One unit against all others at a time: a CPU does not vectorise reductions (8m: 0.7 against 1.7 us a step)."""
+
+    def one(pushed: tuple[Array, Array], unit: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
+        unit_x, unit_y, unit_alive, inverse_squared, weight = unit
+        dx, dy = unit_x[None] - x, unit_y[None] - y
+        overlap = jnp.maximum(1.0 - (dx * dx + dy * dy) * inverse_squared, 0.0)
+        amount = jnp.where(unit_alive[None], overlap * weight, 0.0)
+        return (pushed[0] + dx * amount, pushed[1] + dy * amount), None
+
+    constants = (contact.inverse_squared.swapaxes(0, 1), contact.weight.swapaxes(0, 1))
+    start = (jnp.zeros_like(x), jnp.zeros_like(y))
+    return jax.lax.scan(one, start, (x, y, alive, *(jnp.asarray(constant) for constant in constants)))[0]
 
 
 def hurt(me: Side, table: SideTable, raw: Array, armoured: Array, healed: Array | float) -> Side:

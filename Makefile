@@ -24,7 +24,7 @@ help:  ## Show this list
 
 install: $(INSTALLED)  ## Make .venv and install the project into it
 
-demo: $(INSTALLED)  ## Train a small team, draw its win rate (1 to 3 minutes on 2 cores)
+demo: $(INSTALLED)  ## Train a small team, draw its win rate (about a minute on 2 cores)
 	$(BIN)/omg demo
 
 test: check  ## Check and test everything
@@ -40,7 +40,7 @@ bench: $(INSTALLED)  ## Measure the speed of this machine
 	$(BIN)/omg bench --seconds $(BENCH_SECONDS)
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove .venv, built files and caches; results/ stays
 	rm -rf $(VENV) build dist site .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

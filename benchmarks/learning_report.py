@@ -54,12 +54,12 @@ def main() -> None:
         "# Learning curves on the sc2 simulator",
         "",
         "Greedy test wins over 32 battles every 10,000 steps, at PyMARL's settings (one update of 32 episodes per",
-        "episode, 32 battles side by side). Machine: NVIDIA H200, Python 3.12, JAX 0.11.2. Several runs shared the GPU;",
-        "those that end before 2 M steps were cut off by the clock, not by choice. Command and rebuild:",
+        "episode, 32 battles side by side). Machine: NVIDIA H200, Python 3.12, JAX 0.11.2. Several runs shared the",
+        "GPU; those that end before 2 M steps were cut off by the clock, not by choice. Command and rebuild:",
         "`benchmarks/learning_report.py`.",
         "",
-        "| map | algorithm | seeds | steps per seed | wins, mean of the last ten tests (over seeds) | best test, worst seed"
-        " | median step of the first test >= 90 % |",
+        "| map | algorithm | seeds | steps per seed | wins, mean of the last ten tests (over seeds)"
+        " | best test, worst seed | median step of the first test >= 90 % |",
         "|---|---|---|---|---|---|---|",
         *(summary(name, table) for name, table in tables.items()),
         "",

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,9 +234,8 @@ def test_damaged_agents_are_refused(forager: Path, tmp_path: Path):
     ):
         assert "weights.safetensors is damaged: its checksum does not match agent.json" in damaged(name, damage)
     for name, text in (("half", '{"format": 1, '), ("empty", "{}"), ("list", "[]")):
-        assert "agent.json is damaged" in damaged(
-            name, lambda folder, text=text: (folder / "agent.json").write_text(text)
-        )
+        write = partial(Path.write_text, data=text)
+        assert "agent.json is damaged" in damaged(name, lambda folder, write=write: write(folder / "agent.json"))
     future = damaged("future", lambda folder: edit_card(folder, lambda card: card.update(format=7)))
     assert "agent.json has format 7; this version of omg reads format 1" in future
 

@@ -80,7 +80,7 @@ BAD_INPUT: list[tuple[list[str], str]] = [
     (["--config=iql", "map_name=8m"], "Unknown key 'map_name'. Did you mean 'env_args.map_name'?"),
     (
         ["--config=iql", *SC2, "env_args.mapname=8m"],
-        "Unknown key env_args.mapname: option of environment 'sc2' 'mapname'. Did you mean 'map_name'? Allowed: ",
+        "Unknown option of sc2 'env_args.mapname'. Did you mean 'env_args.map_name'? Allowed: ",
     ),
     # unknown names
     (["--config=iql", "mixer=qmx"], "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -35,7 +37,7 @@ def test_words_of_the_configuration_are_the_keys_of_the_registries():
 @pytest.mark.parametrize("algorithm", algorithm_names())
 def test_every_algorithm_runs_in_every_game(algorithm: str, env: str):
     """Traces one chunk without compiling it. Short episodes keep the number of traced lengths at one."""
-    settings = {"env_args.episode_limit": 8, "seeds": 2, "buffer_size": 64}
+    settings: dict[str, Any] = {"env_args.episode_limit": 8, "seeds": 2, "buffer_size": 64}
     if env == "sc2":
         settings["env_args.map_name"] = "2m_vs_1z"
     config, _ = adjust(resolve(algorithm, env, settings).config, has_gpu=False)

@@ -140,7 +140,8 @@ def test_metrics_have_the_names_pymarl_users_know(run: api.Run):
 
 
 def test_metrics_of_battles_have_the_names_pymarl_users_know():
-    settings = {"env_args": {"map_name": "3m"}, "batch_size_run": 2, "buffer_size": 32, "test_nepisode": 2}
+    env_args = {"map_name": "3m", "episode_limit": 8}  # Short, so that one length of batches is traced.
+    settings = {"env_args": env_args, "batch_size_run": 2, "buffer_size": 32, "test_nepisode": 2}
     battle = Program(resolve("qmix", "sc2", settings).config)
     state = jax.eval_shape(battle.init, jnp.arange(1, dtype=jnp.uint32))
     ones = lambda shapes: jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), shapes)  # noqa: E731
@@ -231,7 +232,7 @@ def test_seeds_together_are_the_seeds_alone(three: api.Run, run: api.Run, result
 def test_a_finished_seed_stays_as_it_is(results: Path):
     compiled = Program(tiny_config(results, seeds=3))
     state = compiled.init(jnp.array([1, 2, 3], jnp.uint32))
-    chunk = compiled.chunk.lower(state).compile()  # type: ignore[attr-defined]
+    chunk = compiled.chunk.lower(state).compile()
     while int(state.t_env.max()) < 1000:
         state, _ = chunk(state)
     done = np.asarray(state.t_env) >= 1000
@@ -272,7 +273,13 @@ def test_nothing_is_compiled_while_training(results: Path, monkeypatch: pytest.M
     traces = []
     monkeypatch.setattr(program, "make_env", lambda *_, **__: env)
     original = Trainer._compile
-    monkeypatch.setattr(Trainer, "_compile", lambda self, state: (original(self, state), traces.append(env.traces))[0])
+
+    def compile_and_count(self: Trainer, state: RunState) -> tuple[Any, Any]:
+        compiled = original(self, state)
+        traces.append(env.traces)
+        return compiled
+
+    monkeypatch.setattr(Trainer, "_compile", compile_and_count)
     finished = api.train_config(tiny_config(results), quiet=True)
     assert len(steps(finished.metrics, "return_mean")) > 20
     assert traces == [env.traces]
@@ -282,7 +289,7 @@ def test_nothing_is_compiled_while_training(results: Path, monkeypatch: pytest.M
 def test_memory_does_not_grow(results: Path):
     compiled = Program(tiny_config(results))
     state = compiled.init(jnp.array([1], jnp.uint32))
-    chunk = compiled.chunk.lower(state).compile()  # type: ignore[attr-defined]
+    chunk = compiled.chunk.lower(state).compile()
 
     def total(tree: Any) -> int:
         return sum(leaf.nbytes for leaf in jax.tree.leaves(tree))
@@ -314,8 +321,8 @@ def test_the_size_of_the_replay_buffer_is_shown(results: Path):
     lines: list[str] = []
     reporter = SimpleNamespace(say=lines.append, rewind=lambda position: None)
     for seeds in (1, 3):
-        trainer = Trainer(tiny_config(results, seeds=seeds), results / "none", reporter, print)  # type: ignore[arg-type]
-        trainer.program.init = lambda seeds: None  # type: ignore[assignment, return-value]
+        trainer = Trainer(tiny_config(results, seeds=seeds), results / "none", reporter, print)
+        trainer.program.init = lambda seeds: None
         trainer._begin()
         shown = f"{seeds * 32 * 9 * per_slot / 1e6:.2f} MB"
         assert lines.pop() == f"replay buffer: 32 episodes x {seeds} seed(s) = {shown} (float16)"
@@ -355,8 +362,8 @@ def test_early_stop_needs_tests_in_a_row(results: Path):
     trainer = Trainer(
         tiny_config(results, early_stop_metric="test_x", early_stop_value=1.0, early_stop_patience=2),
         results,
-        SimpleNamespace(say=lambda line: None),  # type: ignore[arg-type]
-        print,  # type: ignore[arg-type]
+        SimpleNamespace(say=lambda line: None),
+        print,
     )
     reached = [
         trainer._reached_goal(loop.Progress(newest_test=[{"test_x": first}, {"test_x": second}]))

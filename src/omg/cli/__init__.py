@@ -11,9 +11,7 @@ from typing import Any
 
 import typer
 
-from omg.cli import lists, runs
-from omg.cli.demo import demo
-from omg.cli.plots import plot
+from omg.cli import demo, lists, plots, runs
 from omg.errors import UserError, unknown_name
 
 __all__ = ["app", "main"]
@@ -33,12 +31,12 @@ for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00", False),
     (runs.evaluate, "omg evaluate results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 --episodes 512 --csv table.csv", False),
-    (plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
+    (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (lists.envs, "omg envs sc2", False),
     (lists.algs, "omg algs", False),
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
-    (demo, "omg demo --seed 2", False),
+    (demo.demo, "omg demo --seed 2", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.
     app.command(

@@ -1,4 +1,4 @@
-"""`omg demo`: the whole way once, in a few minutes on two CPU cores."""
+"""`omg demo`: the whole way once, in about a minute on two CPU cores."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ SETTINGS: dict[str, Any] = {
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1,
     results: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run folder is made.")] = Path("results"),
-    t_max: Annotated[int, typer.Option(min=1, help="Most environment steps.")] = SETTINGS["t_max"],
+    t_max: Annotated[int, typer.Option("--t_max", "--t-max", min=1, help="Most environment steps.")] = SETTINGS[
+        "t_max"
+    ],
 ) -> None:
     """Train three marines with VDN until they win, draw the curve, play the best team.
 
-    The battles are those of the map 3m. It takes one to three minutes on two CPU cores.
+    The battles are those of the map 3m. It takes about a minute on two CPU cores.
     """
     from omg import api
     from omg.config import resolve

@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
     metric: Annotated[str, typer.Option(help="A name from the runs' metrics.csv.")] = "test_return_mean",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The figure: FILE.png, .svg or .pdf.")

@@ -19,6 +19,8 @@ FORMATS = ("png", "svg", "pdf")
 _SHARES = {"battle_won": "battles won"}
 """Metrics between 0 and 1, which are drawn as percentages on a full axis, and what the axis is called."""
 
+_MOST_DOTS = 40
+
 
 class Curve(NamedTuple):
     """One line of a figure, P points."""
@@ -129,7 +131,9 @@ def _draw(curves: Mapping[str, Curve], metric: str, band: Band, title: str) -> A
     figure = Figure(figsize=(6.4, 3.6), dpi=120, layout="constrained")
     axes = figure.add_subplot()
     for label, curve in curves.items():
-        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.8, label=label, marker="o", markersize=2.5)
+        # Dots show where a short curve was measured; a long one they would only smear.
+        dots = "o" if len(curve.t_env) <= _MOST_DOTS else ""
+        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.6, label=label, marker=dots, markersize=3)
         if curve.seeds > 1:
             axes.fill_between(curve.t_env, curve.low, curve.high, color=line.get_color(), alpha=0.18, linewidth=0)
     base = metric.removeprefix("test_").removesuffix("_mean")

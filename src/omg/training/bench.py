@@ -50,7 +50,7 @@ def measure(
         rows.append(_learn(config, env, batch, length, each))
     for seeds in (1, 10) if on_gpu else (1,):
         say(f"training, {seeds} seed(s)")
-        rows.append(_train(config, seeds, each))
+        rows.append(measure_training(config, seeds, each))
     return rows
 
 
@@ -99,7 +99,6 @@ def _play(env: Env, config: Config | None, games: int, seconds: float) -> dict[s
         "what": f"play, {player}",
         "setting": f"{games} games",
         "env_steps_per_s": float(steps) / per_call,
-        "updates_per_s": None,
     }
 
 
@@ -139,8 +138,14 @@ def _episodes(env: Env, batch: int, length: int) -> EpisodeBatch:
     )
 
 
-def _train(config: Config, seeds: int, seconds: float) -> dict[str, Any]:
-    """Whole training iterations, and how their time divides into play, learning and the host's work."""
+def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, Any]:
+    """Whole training iterations, and how their time divides into play, learning and the host's work.
+
+    Args:
+        config: what to train; its `test_interval` decides how many iterations a chunk has.
+        seeds: number of seeds in the program.
+        seconds: time to measure for; at least two chunks are run.
+    """
     program = Program(config)
     state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
     played, updates, inside, began = 0, 0, 0.0, 0.0

@@ -303,3 +303,22 @@ def test_a_random_team_loses_and_the_script_is_an_even_match():
 
     assert float(jax.jit(partial(won, env))(jax.random.PRNGKey(0))) < 0.02
     assert 0.3 < float(jax.jit(partial(won, scripted))(jax.random.PRNGKey(0))) < 0.7
+
+
+@pytest.mark.parametrize("name", ["8m", "2s3z", "MMM", "bane_vs_bane"])
+def test_the_forms_for_cpu_and_gpu_agree(name, monkeypatch):
+    """Pair reductions are written twice; here the GPU's form runs on the CPU, from crowded random positions."""
+    env = env_of(name, start="random", step_mul=4)
+
+    def once(key):
+        start, act, fight = jax.random.split(key, 3)
+        world, _ = env.reset(start, 64)
+        shrink = [side._replace(x=side.x * 0.15, y=side.y * 0.15) for side in (world.ally, world.enemy)]
+        world = world._replace(ally=shrink[0], enemy=shrink[1])
+        return env.step(fight, world, random_legal(env.observe(world).avail, act))
+
+    on_cpu = jax.jit(once)(jax.random.PRNGKey(5))
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, default, **_: default(*args))
+    on_gpu = jax.jit(lambda key: once(key))(jax.random.PRNGKey(5))
+    assert float(on_cpu[2].reward.sum()) > 0, "somebody must have been hit"
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), on_cpu, on_gpu)

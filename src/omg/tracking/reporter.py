@@ -27,7 +27,7 @@ class RunReporter:
 
     def __init__(self, folder: RunFolder, config: Config, console: Console | None = None, quiet: bool = False) -> None:
         self.folder, self.config = folder, config
-        self.console = console or Console(quiet=quiet, stderr=True)
+        self.console = Console(quiet=True) if quiet else console or Console(stderr=True)
         self.log = folder.console_file.open("a", encoding="utf-8")
         self.metrics = folder.metrics_file.open("ab")
         self.speeds = folder.speed_file.open("a", encoding="utf-8")

@@ -79,9 +79,9 @@ class Program:
 
     def _iterations_per_chunk(self) -> int:
         """Enough iterations to make the host's work negligible, few enough to test and log in time."""
-        typical_steps = self.config.batch_size_run * max(1, self.spec.episode_limit // 4)
+        most_steps = self.config.batch_size_run * self.spec.episode_limit
         shortest = min(self.config.test_interval, self.config.log_interval, self.config.t_max)
-        return int(max(1, min(16, shortest // typical_steps)))
+        return int(max(1, min(16, shortest // most_steps)))
 
     def storage_shape(self) -> Any:
         """Shapes of one seed's replay buffer."""

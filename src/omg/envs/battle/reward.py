@@ -36,9 +36,7 @@ class Rewards:
         else:
             taken, deaths = _losses(ally_before, ally)
             reward = reward - args.reward_negative_scale * (taken + args.reward_death_value * deaths)
-        reward = reward + jnp.where(won, args.reward_win, 0.0)
-        if not args.reward_only_positive:
-            reward = reward + jnp.where(lost, args.reward_defeat, 0.0)
+        reward = reward + jnp.where(won, args.reward_win, 0.0) + jnp.where(lost, args.reward_defeat, 0.0)
         return reward * self.scale
 
 

@@ -384,12 +384,20 @@ def test_without_save_model_nothing_is_saved(results: Path, run: api.Run):
         _ = unsaved.agents
 
 
-def test_rhythm_and_chunks_of_several_iterations(results: Path):
+def test_a_chunk_never_plays_past_the_next_test(results: Path):
+    config = tiny_config(results, test_interval=300, log_interval=300)
+    program = Program(config)
+    most = program.iterations * config.batch_size_run * program.spec.episode_limit
+    assert program.iterations > 1
+    assert most <= 300
+
+
+def test_rhythm_and_chunks_of_several_iterations(results: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Program, "_iterations_per_chunk", lambda self: 4)
     rare = tiny_config(results, updates_per_episode=0.125, log_interval=32, save_model=False)
     finished = api.train_config(rare, quiet=True)
     rows = finished.metrics
     episodes, updates = (rows.where(name=name).column("value") for name in ("episode", "updates"))
-    assert Program(rare).iterations == 4
     assert episodes[:3] == [16.0, 32.0, 48.0]
     # One update after every second round of four episodes, the first after eight episodes.
     assert updates == [count // 8 for count in episodes]

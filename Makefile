@@ -4,12 +4,12 @@
 #   PYTHON=python3.12   the interpreter that .venv is made from
 #   LOCKED=1            install the exact versions of constraints.txt
 #   TEST_WORKERS=2      processes that run the tests; each compiles for itself
-#   BENCH_SECONDS=60    how long `make bench` measures
+#   BENCH_SECONDS=40    how long `make bench` measures
 
 PYTHON ?= python3
 LOCKED ?= 0
 TEST_WORKERS ?= 2
-BENCH_SECONDS ?= 60
+BENCH_SECONDS ?= 40
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check

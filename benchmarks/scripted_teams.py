@@ -12,22 +12,12 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from omg.components.selectors import random_legal
+from omg.controllers import RandomPolicy
 from omg.envs import Env, Observation, make_env
-from omg.envs.battle.observe import FIRST_TARGET, NO_OP, STOP
+from omg.envs.battle.observe import FIRST_TARGET, NO_OP, STOP, View
 from omg.runners import play_episodes
 
 BATTLES = 2048
-
-
-class RandomTeam:
-    """Any legal action."""
-
-    def initial(self, batch: int) -> None:
-        return None
-
-    def act(self, seen: Observation, carry: None, key: jax.Array, epsilon: jax.Array) -> tuple:
-        return random_legal(seen.avail, key), carry, {}
 
 
 class StandingTeam:
@@ -35,7 +25,7 @@ class StandingTeam:
 
     def __init__(self, env: Env) -> None:
         self.targets = env.spec.n_actions - FIRST_TARGET
-        self.features = 4 + env.view._body(env.view.other, True)
+        self.features = 4 + View.body_size(env.view.other, health=True)
 
     def initial(self, batch: int) -> None:
         return None
@@ -62,7 +52,7 @@ def main() -> None:
     for name in ("3m", "8m", "2s3z", "3s_vs_5z"):
         env = make_env("sc2", map_name=name)
         wins = []
-        for team in (RandomTeam(), StandingTeam(env)):
+        for team in (RandomPolicy(), StandingTeam(env)):
             play = jax.jit(partial(play_episodes, env, team, num_envs=BATTLES, epsilon=0.0, record=False))
             stats = play(key=jax.random.PRNGKey(0)).stats
             wins.append(f"{float(stats.metrics['battle_won'].mean()):.2%}")

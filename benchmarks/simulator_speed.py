@@ -24,30 +24,9 @@ import jax
 import jax.numpy as jnp
 
 from omg.components.selectors import random_legal
+from omg.controllers import RandomPolicy
 from omg.envs import make_env
-
-SEGMENT = 20
-
-
-def ours(map_name: str, envs: int, segments: int) -> Callable[[jax.Array], jax.Array]:
-    env = make_env("sc2", map_name=map_name)
-
-    def segment(key: jax.Array) -> jax.Array:
-        key, reset_key = jax.random.split(key)
-        world, seen = env.reset(reset_key, envs)
-
-        def body(carry: tuple, key: jax.Array) -> tuple:
-            world, seen, alive = carry
-            act_key, env_key = jax.random.split(key)
-            world, seen, outcome = env.step(env_key, world, random_legal(seen.avail, act_key))
-            # Every output is used, so that none of the work can be left out.
-            used = seen.obs.sum() + seen.state.sum() + seen.avail.sum() + outcome.reward.sum()
-            return (world, seen, alive & ~outcome.terminated), (alive.sum(), used)
-
-        _, (alive, used) = jax.lax.scan(body, (world, seen, jnp.ones(envs, bool)), jax.random.split(key, SEGMENT))
-        return alive.sum(), used.sum()
-
-    return jax.jit(lambda key: jax.lax.map(segment, jax.random.split(key, segments)))
+from omg.training.bench import segment
 
 
 def smax(map_name: str, envs: int, steps: int) -> Callable[[jax.Array], jax.Array]:
@@ -85,15 +64,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     segments, steps = 10, 20
-    mine, theirs = ours(args.map, args.envs, segments), smax(args.map, args.envs, steps)
+    play, theirs = segment(make_env("sc2", map_name=args.map), args.envs), smax(args.map, args.envs, steps)
     keys = jax.random.split(jax.random.PRNGKey(0), args.rounds + 1)
-    jax.block_until_ready(mine(keys[0]))
+    jax.block_until_ready(play(RandomPolicy(), keys[0]))
     jax.block_until_ready(theirs(keys[0]))
     rates: dict[str, list[float]] = {"omg": [], "smax": []}
     for key in keys[1:]:
         started = time.perf_counter()
-        alive, _ = jax.block_until_ready(mine(key))
-        rates["omg"].append(float(alive.sum()) / (time.perf_counter() - started))
+        played = [float(play(RandomPolicy(), segment_key)) for segment_key in jax.random.split(key, segments)]
+        rates["omg"].append(sum(played) / (time.perf_counter() - started))
         started = time.perf_counter()
         jax.block_until_ready(theirs(key))
         rates["smax"].append(args.envs * steps / (time.perf_counter() - started))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from counting import CountingEnv
 from omg.envs import ENVS, Env, EnvState, Observation, Outcome, make_env
 from omg.envs.adapters import adapt
 
@@ -29,23 +30,6 @@ CONFIGURATIONS: dict[str, list[dict[str, Any]]] = {
 CASES = [(name, args) for name in ENVS for args in CONFIGURATIONS.get(name, [{}])]
 GAMES = 4
 STEPS_AFTER_THE_END = 3
-
-
-class CountingEnv:
-    """A game that counts how often JAX traces it."""
-
-    def __init__(self, env: Env) -> None:
-        self.env = env
-        self.spec = env.spec
-        self.traces = 0
-
-    def reset(self, key: jax.Array, num_envs: int) -> tuple[EnvState, Observation]:
-        self.traces += 1
-        return self.env.reset(key, num_envs)
-
-    def step(self, key: jax.Array, state: EnvState, actions: jax.Array) -> tuple[EnvState, Observation, Outcome]:
-        self.traces += 1
-        return self.env.step(key, state, actions)
 
 
 @dataclass

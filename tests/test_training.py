@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from counting import CountingEnv
 from omg import api
 from omg.config import Config, resolve
-from omg.envs import EnvState, Observation, Outcome, make_env
+from omg.envs import make_env
 from omg.errors import UserError
 from omg.tracking import RunFolder, Table
 from omg.training import loop, program
@@ -251,25 +252,8 @@ def test_a_finished_seed_stays_as_it_is(results: Path):
 # ------------------------------------------------------------------------------------------------ how it runs
 
 
-class CountingEnv:
-    """A game that counts how often JAX traces it."""
-
-    def __init__(self) -> None:
-        self.env = make_env("foraging", **GAME)
-        self.spec = self.env.spec
-        self.traces = 0
-
-    def reset(self, key: jax.Array, num_envs: int) -> tuple[EnvState, Observation]:
-        self.traces += 1
-        return self.env.reset(key, num_envs)
-
-    def step(self, key: jax.Array, state: EnvState, actions: jax.Array) -> tuple[EnvState, Observation, Outcome]:
-        self.traces += 1
-        return self.env.step(key, state, actions)
-
-
 def test_nothing_is_compiled_while_training(results: Path, monkeypatch: pytest.MonkeyPatch):
-    env = CountingEnv()
+    env = CountingEnv(make_env("foraging", **GAME))
     traces = []
     monkeypatch.setattr(program, "make_env", lambda *_, **__: env)
     original = Trainer._compile

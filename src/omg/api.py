@@ -142,7 +142,7 @@ def evaluate(agent: Agent | str | Path, *, episodes: int = 256, seed: int = 0, g
 
 def bench(
     *,
-    seconds: float = 60.0,
+    seconds: float = 40.0,
     env: str = "sc2",
     env_args: dict[str, Any] | None = None,
     say: Callable[[str], None] = print,

@@ -68,7 +68,7 @@ def evaluate(
 
 def bench(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time to measure for.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time to measure for, compilation aside.")] = 40.0,
     env: Annotated[str, typer.Option(help="Game (see `omg envs`).")] = "sc2",
 ) -> None:
     """Measure the speed of playing and learning on this machine.

@@ -13,13 +13,14 @@ from jax import Array
 
 from omg.controllers.base import Policy
 from omg.controllers.basic import BasicMAC, Carry, build_basic_mac
+from omg.controllers.random import RandomPolicy
 from omg.errors import unknown_name
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
 
-__all__ = ["CONTROLLERS", "BasicMAC", "Carry", "Policy", "build_mac"]
+__all__ = ["CONTROLLERS", "BasicMAC", "Carry", "Policy", "RandomPolicy", "build_mac"]
 
 CONTROLLERS: dict[str, Callable[[Config, EnvSpec, Array], BasicMAC]] = {
     "basic_mac": build_basic_mac,

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
-from omg.components.selectors import random_legal
 from omg.config import Config, adjust, resolve
+from omg.controllers import Policy, RandomPolicy
 from omg.envs import Env, make_env
 from omg.learners import LEARNERS
 from omg.runners import play_episodes
@@ -37,24 +37,21 @@ def measure(
         One row per measurement: what, env steps/s, updates/s, and the details it depends on.
     """
     on_gpu = jax.default_backend() == "gpu"
-    config = _config("iql", env_name, env_args, on_gpu)
+    config = bench_config("iql", env_name, env_args, on_gpu)
     env = make_env(config.env, **config.env_args)
-    each = seconds / (8 if on_gpu else 5)
-    rows: list[dict[str, Any]] = []
-    for games in (1024, 32768, 131072) if on_gpu else (1024,):
-        say(f"playing {games} games")
-        rows.append(_play(env, None, games, each))
-        rows.append(_play(env, config, games, each))
-    for batch, length in ((32, 60), (1024, 100)) if on_gpu else ((32, 60),):
-        say(f"learning on {batch} x {length} steps")
-        rows.append(_learn(config, env, batch, length, each))
-    for seeds in (1, 10) if on_gpu else (1,):
-        say(f"training, {seeds} seed(s)")
-        rows.append(measure_training(config, seeds, each))
+    games, batch, length = (32768, 1024, 100) if on_gpu else (1024, 32, 60)
+    each = seconds / 4
+    say(f"playing {games} games")
+    rows = [measure_play(env, None, games, each), measure_play(env, config, games, each)]
+    say(f"learning on {batch} x {length} steps")
+    rows.append(measure_learning(config, env, batch, length, each))
+    say("training")
+    rows.append(measure_training(config, 1, each))
     return rows
 
 
-def _config(name: str, env_name: str, env_args: dict[str, Any], on_gpu: bool) -> Config:
+def bench_config(name: str, env_name: str, env_args: dict[str, Any], on_gpu: bool) -> Config:
+    """An algorithm's own configuration with a small replay buffer."""
     overrides = {"env_args": env_args, "buffer_size": 1024}
     if not on_gpu:
         overrides["test_interval"] = 1  # chunks of one iteration: a CPU needs seconds for each
@@ -71,35 +68,34 @@ def _time(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: flo
     return (time.perf_counter() - started) / calls, result
 
 
-def _play(env: Env, config: Config | None, games: int, seconds: float) -> dict[str, Any]:
-    """Steps of games still going on, per second, observations and action masks included."""
-    policy = None if config is None else _policy(config, env)
+def segment(env: Env, games: int) -> Callable[[Policy, Array], Array]:
+    """A compiled function (policy, key) -> number of steps of games still going on, in a short stretch of play."""
 
-    def run(policy: Any, key: Array) -> Array:
+    def run(policy: Policy, key: Array) -> Array:
         world, seen = env.reset(key, games)
-        memory = None if policy is None else policy.initial(games)
 
         def body(carry: tuple, key: Array) -> tuple[tuple, Array]:
             world, seen, memory, alive = carry
             act_key, env_key = jax.random.split(key)
-            if policy is None:
-                actions = random_legal(seen.avail, act_key)
-            else:
-                actions, memory, _ = policy.act(seen, memory, act_key, jnp.float32(0.05))
+            actions, memory, _ = policy.act(seen, memory, act_key, jnp.float32(0.05))
             world, seen, outcome = env.step(env_key, world, actions)
-            played = alive.sum(dtype=jnp.float32) + 0.0 * (seen.state.sum() + seen.obs.sum())
+            # Every output is used, so that none of the work can be left out.
+            used = seen.obs.sum() + seen.state.sum() + seen.avail.sum() + outcome.reward.sum()
+            played = alive.sum(dtype=jnp.float32) + 0.0 * used
             return (world, seen, memory, alive & ~(outcome.terminated | outcome.truncated)), played
 
-        start = (world, seen, memory, jnp.ones(games, bool))
+        start = (world, seen, policy.initial(games), jnp.ones(games, bool))
         return jax.lax.scan(body, start, jax.random.split(key, _SEGMENT))[1].sum()
 
-    per_call, steps = _time(jax.jit(run), (policy, jax.random.PRNGKey(0)), seconds)
+    return jax.jit(run)
+
+
+def measure_play(env: Env, config: Config | None, games: int, seconds: float) -> dict[str, Any]:
+    """Env steps per second, observations and action masks included; random legal actions without a `config`."""
+    policy = RandomPolicy() if config is None else _policy(config, env)
+    per_call, steps = _time(segment(env, games), (policy, jax.random.PRNGKey(0)), seconds)
     player = "random legal actions" if config is None else f"GRU {config.rnn_hidden_dim} agent"
-    return {
-        "what": f"play, {player}",
-        "setting": f"{games} games",
-        "env_steps_per_s": float(steps) / per_call,
-    }
+    return {"what": f"play, {player}", "setting": f"{games} games", "env_steps_per_s": float(steps) / per_call}
 
 
 def _policy(config: Config, env: Env) -> Any:
@@ -107,8 +103,8 @@ def _policy(config: Config, env: Env) -> Any:
     return learner.policy(learner.init(jax.random.PRNGKey(0)))
 
 
-def _learn(config: Config, env: Env, batch: int, length: int, seconds: float) -> dict[str, Any]:
-    """Gradient updates on full-length random episodes."""
+def measure_learning(config: Config, env: Env, batch: int, length: int, seconds: float) -> dict[str, Any]:
+    """Gradient updates on random episodes that are all `length` steps long."""
     learner = LEARNERS[config.learner](config, env.spec)
     state = learner.init(jax.random.PRNGKey(0))
     update = jax.jit(lambda state, episodes: learner.update(state, episodes, jnp.int32(1)))
@@ -148,7 +144,7 @@ def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, An
     """
     program = Program(config)
     state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
-    played, updates, inside, began = 0, 0, 0.0, 0.0
+    played, updates, inside = 0, 0, 0.0
     compiled = program.chunk.lower(state).compile()  # type: ignore[attr-defined]
     state, log = compiled(state)
     jax.block_until_ready(log)

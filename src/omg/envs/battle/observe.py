@@ -32,15 +32,16 @@ class View:
         self.n_actions = FIRST_TARGET + other.n
         self.others_of = np.asarray([[j for j in range(me.n) if j != i] for i in range(me.n)], np.int32)
         move = 4 + (8 if args.obs_pathing_grid else 0)
-        enemy = 4 + self._body(other, args.obs_all_health)
-        friend = 4 + self._body(me, args.obs_all_health) + (self.n_actions if args.obs_last_action else 0)
-        own = self._body(me, args.obs_own_health)
+        enemy = 4 + self.body_size(other, args.obs_all_health)
+        friend = 4 + self.body_size(me, args.obs_all_health) + (self.n_actions if args.obs_last_action else 0)
+        own = self.body_size(me, args.obs_own_health)
         clock = 1 if args.obs_timestep_number else 0
         self.obs_dim = move + other.n * enemy + (me.n - 1) * friend + own + clock
         self.state_dim = self._state_dim()
 
     @staticmethod
-    def _body(table: SideTable, health: bool) -> int:
+    def body_size(table: SideTable, health: bool) -> int:
+        """How many features tell of a unit's health, shield and type."""
         return (1 + table.has_shields if health else 0) + table.type_bits.shape[1]
 
     def _state_dim(self) -> int:

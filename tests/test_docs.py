@@ -84,7 +84,7 @@ def test_training_commands_can_be_read(path: Path) -> None:
         mistaken = any(word in ("--config=qmx", "batchsize=64", "lr=fast", "--config=ALG", "...") for word in words)
         if words and not mistaken:
             command = translate(words[2:])
-            assert resolve(command.config, command.env_config, command.overrides).trainable().t_max > 0, line
+            assert resolve(command.config, command.env_config, command.overrides).config.t_max > 0, line
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name)

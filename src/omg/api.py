@@ -16,10 +16,12 @@ from omg.envs import ENVS, make_env
 from omg.envs.adapters import adapt
 from omg.errors import UserError
 from omg.evaluation import play_team
-from omg.pools import Agent, AgentCard, load_agent, save_agent
+from omg.modules.opponent_models import Prior
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, PriorCard, load_agent, save_agent, save_prior
 from omg.tracking import RunFolder, RunReporter, Table
 from omg.training.device import chosen_device, prepare
 from omg.training.loop import Trainer
+from omg.training.program import Program
 
 __all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
 
@@ -74,7 +76,7 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         if key not in ENVS[game].args.model_fields:
             raise unknown_key(key, game)
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
-    return train_config(resolve(config, env, overrides).trainable(), quiet=quiet)
+    return train_config(resolve(config, env, overrides).config, quiet=quiet)
 
 
 def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
@@ -98,9 +100,16 @@ def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = 
 
 def _run(folder: RunFolder, config: Config, notes: list[str], console: Console | None, quiet: bool) -> Run:
     def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
-        spec = vars(trainer.program.spec)
-        card = AgentCard(config.name, seed, t_env, config.model_dump(), dict(spec), results)
-        save_agent(folder.agent(seed, which), trainer.program.learner.policy(learner_state), card)
+        program, path = trainer.program, folder.agent(seed, which)
+        player = program.learner.tested(learner_state)
+        if program.learner_watches:
+            _keep_prior(path, player, config, program, t_env, results)
+            return
+        algorithm = config.train_alg or config.name
+        spec = dict(vars(program.spec))
+        save_agent(
+            path, player, AgentCard(algorithm, seed, t_env, config.model_dump(), spec, results, program.partners)
+        )
 
     with folder.lock(), RunReporter(folder, config, console, quiet) as reporter:
         folder.set_status("running")
@@ -123,6 +132,19 @@ def _run(folder: RunFolder, config: Config, notes: list[str], console: Console |
         if outcome.status == "interrupted":
             reporter.say(f"saved at t_env {t_env:,}; continue with: omg resume {folder.path}")
     return Run(folder.path, outcome.status)
+
+
+def _keep_prior(
+    path: Path, prior: Prior, config: Config, program: Program, t_env: int, results: dict[str, float]
+) -> None:
+    """Saves a prior in its run folder, and beside the pool's members, where training looks for it."""
+    assert program.team is not None
+    assert config.init_param_path is not None
+    spec, width = program.spec, int(prior.statistics.mean.shape[0])
+    sizes = (spec.name, spec.scenario, config.obs_is_state, width, prior.subgoal_dim)
+    card = PriorCard(*sizes, t_env, program.team.names, results)
+    for folder in (path, Path(config.init_param_path) / PRIOR_FOLDER):
+        save_prior(folder, prior, card)
 
 
 def load(path: str | Path) -> Agent:

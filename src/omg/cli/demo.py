@@ -46,7 +46,7 @@ def demo(
 
     overrides = {**SETTINGS, "seed": seed, "t_max": t_max, "local_results_path": str(results)}
     console = Console(soft_wrap=True)
-    run = api.train_config(resolve("vdn", "sc2", overrides).trainable(), console=console)
+    run = api.train_config(resolve("vdn", "sc2", overrides).config, console=console)
     _show_curve(run, console)
     print_rows("The best team in 256 new battles, 95 % intervals", api.evaluate(run.folder))
     console.print(f"Run folder: {run.folder}", markup=False, highlight=False)

@@ -33,7 +33,7 @@ def train(
     line = read_words(config, env_config, context.args)
     if line.config is None:
         raise UserError(f"config: missing. Write --config=ALG with one of: {', '.join(algorithm_names())}.")
-    settings = resolve(line.config, line.env_config, line.overrides).trainable()
+    settings = resolve(line.config, line.env_config, line.overrides).config
 
     from omg import api
 

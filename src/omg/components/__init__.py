@@ -11,7 +11,15 @@ from collections.abc import Callable
 from jax import Array
 
 from omg.components import replay, schedules, selectors
-from omg.components.episode_batch import EpisodeBatch, lengths, loss_mask, masked_mean, truncate
+from omg.components.episode_batch import (
+    EpisodeBatch,
+    keep_seats,
+    lengths,
+    loss_mask,
+    masked_mean,
+    take_seats,
+    truncate,
+)
 
 __all__ = [
     "SCHEDULES",
@@ -19,10 +27,12 @@ __all__ = [
     "EpisodeBatch",
     "Schedule",
     "Selector",
+    "keep_seats",
     "lengths",
     "loss_mask",
     "masked_mean",
     "replay",
+    "take_seats",
     "truncate",
 ]
 

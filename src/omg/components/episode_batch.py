@@ -39,7 +39,10 @@ class EpisodeBatch(NamedTuple):
     seat: Array | None
     """[B] int32, the seat of the algorithm that learns; None when it holds all seats."""
     records: dict[str, Array]
-    """What the policies noted while acting, e.g. `infer_mu` [B, T+1, A, D]; empty when there is nothing."""
+    """What the policies noted while acting, e.g. `infer_mu` [B, T+1, m, D] of the m seats that have an opponent model;
+    empty when there is nothing."""
+    players: Array | None = None
+    """[B, A] int32, the pool member in every seat, -1 where the algorithm that learns sits; None without a team."""
 
 
 def loss_mask(batch: EpisodeBatch) -> Array:
@@ -65,9 +68,41 @@ def truncate(batch: EpisodeBatch, length: int) -> EpisodeBatch:
         batch: Episodes of T >= length steps.
         length: Steps to keep; static, since it decides the shapes.
     """
-    seat, timed = batch.seat, batch._replace(seat=None)
+    timed = batch._replace(seat=None, players=None)
     shorter: EpisodeBatch = jax.tree.map(lambda values: values[:, : length + 1], timed)
-    return shorter._replace(seat=seat)
+    return shorter._replace(seat=batch.seat, players=batch.players)
+
+
+def take_seats(values: Array, seats: Array) -> Array:
+    """Some seats' columns of per-seat values.
+
+    Args:
+        values: [B, T+1, A, ...].
+        seats: [B, m] integers.
+
+    Returns:
+        [B, T+1, m, ...].
+    """
+    index = seats.reshape(seats.shape[0], 1, seats.shape[1], *(1,) * (values.ndim - 3))
+    return jnp.take_along_axis(values, index, axis=2)
+
+
+def keep_seats(batch: EpisodeBatch, seats: Array, *, state: bool) -> EpisodeBatch:
+    """What a learner of a few seats needs of whole episodes: the observations and masks of those seats alone.
+
+    Args:
+        batch: Episodes with all A seats.
+        seats: [B, m] integers, the seats that learn.
+        state: Whether the global state is needed; otherwise it shrinks to no features.
+
+    Returns:
+        The same episodes with obs [B, T+1, m, O] and avail [B, T+1, m, U]; actions and rewards stay those of all seats.
+    """
+    return batch._replace(
+        obs=take_seats(batch.obs, seats),
+        avail=take_seats(batch.avail, seats),
+        state=batch.state if state else batch.state[..., :0],
+    )
 
 
 def masked_mean(values: Array, mask: Array) -> Array:

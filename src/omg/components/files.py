@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ class ShapeMismatchError(Exception):
     """Stored arrays do not fit the structure they are to fill; the message names the first difference."""
 
 
-def fill_leaves(template: Any, arrays: dict[str, np.ndarray]) -> Any:
+def fill_leaves(template: Any, arrays: Mapping[str, Any]) -> Any:
     """A pytree like `template` (arrays or shapes) with its leaves taken from `arrays` by path.
 
     Raises:

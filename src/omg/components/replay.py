@@ -60,6 +60,8 @@ class Storage(NamedTuple):
     """[C] int32 or None."""
     records: dict[str, Array]
     """name -> [C, T+1, ...], type as `obs`."""
+    players: Array | None = None
+    """[C, A] int16 or None."""
 
 
 def storage_for(
@@ -69,6 +71,8 @@ def storage_for(
     reward_per_agent: bool | None = None,
     records: Mapping[str, tuple[int, ...]] | None = None,
     seat: bool = False,
+    columns: int | None = None,
+    state: bool = True,
 ) -> Storage:
     """An empty ring.
 
@@ -78,38 +82,29 @@ def storage_for(
         dtype: Type of observations, states and records: a key of `FLOAT_TYPES`.
         reward_per_agent: Whether rewards have an agent axis; None: as the environment says.
         records: Name -> shape of one time slot, e.g. `{"infer_mu": (n_agents, 64)}`.
-        seat: Whether episodes carry the seat of the algorithm that learns.
+        seat: Whether episodes carry the seat of the algorithm that learns and the players of all seats.
+        columns: Number of seats whose observations and masks are kept; None: all.
+        state: Whether the global state is kept.
     """
     if dtype not in FLOAT_TYPES:
         raise unknown_name("replay type", dtype, FLOAT_TYPES)
     per_agent = sizes.reward_per_agent if reward_per_agent is None else reward_per_agent
     slots = (capacity, sizes.episode_limit + 1)
     agents = (*slots, sizes.n_agents)
+    seen = agents if columns is None else (*slots, columns)
     float_type = FLOAT_TYPES[dtype]
     return Storage(
-        obs=jnp.zeros((*agents, sizes.obs_dim), float_type),
-        state=jnp.zeros((*slots, sizes.state_dim), float_type),
-        avail=jnp.zeros((*agents, sizes.n_actions), bool),
+        obs=jnp.zeros((*seen, sizes.obs_dim), float_type),
+        state=jnp.zeros((*slots, sizes.state_dim if state else 0), float_type),
+        avail=jnp.zeros((*seen, sizes.n_actions), bool),
         actions=jnp.zeros(agents, jnp.int8 if sizes.n_actions <= 128 else jnp.int16),
         reward=jnp.zeros(agents if per_agent else slots, jnp.float32),
         terminated=jnp.zeros(slots, bool),
         filled=jnp.zeros(slots, bool),
         seat=jnp.zeros(capacity, jnp.int32) if seat else None,
         records={name: jnp.zeros((*slots, *shape), float_type) for name, shape in (records or {}).items()},
+        players=jnp.zeros((capacity, sizes.n_agents), jnp.int16) if seat else None,
     )
-
-
-def storage_bytes(
-    sizes: Sizes,
-    capacity: int,
-    dtype: str = "float16",
-    reward_per_agent: bool | None = None,
-    records: Mapping[str, tuple[int, ...]] | None = None,
-    seat: bool = False,
-) -> int:
-    """Bytes `storage_for` would take with the same arguments; allocates nothing."""
-    shapes = jax.eval_shape(lambda: storage_for(sizes, capacity, dtype, reward_per_agent, records, seat))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def insert(storage: Storage, batch: EpisodeBatch, episodes_so_far: Array | int) -> Storage:
@@ -134,6 +129,7 @@ def insert(storage: Storage, batch: EpisodeBatch, episodes_so_far: Array | int) 
         return old.at[where].set(new.astype(old.dtype), unique_indices=True)
 
     # Both tuples list the same fields in the same order; a missing seat or record is a structure error here.
+    # `players` [B, A] has no time axis, but its second axis is as long as the ring's, so the same rule writes it.
     return jax.tree.map(write, storage, Storage(*padded))
 
 
@@ -183,6 +179,7 @@ def gather(storage: Storage, indices: Array, length: int) -> EpisodeBatch:
         filled=read(storage.filled, bool),
         seat=None if storage.seat is None else storage.seat[indices],
         records={name: read(values, jnp.float32) for name, values in storage.records.items()},
+        players=None if storage.players is None else storage.players[indices].astype(jnp.int32),
     )
 
 

@@ -5,13 +5,14 @@ is a field with a help text in `sections` and a commented line in `default.yaml`
 """
 
 from omg.config.checks import adjust, update_rhythm
-from omg.config.layers import Resolved, algorithm_names, env_config_names, resolve
+from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, parse_config
-from omg.config.teams import TeamPart, parse_team
+from omg.config.teams import POOL, TeamPart, parse_team
 from omg.config.values import read_yaml, write_yaml
 
 __all__ = [
+    "POOL",
     "CommandLine",
     "Config",
     "Resolved",
@@ -20,6 +21,7 @@ __all__ = [
     "algorithm_names",
     "change_config",
     "env_config_names",
+    "member_config",
     "parse_config",
     "parse_team",
     "read_yaml",

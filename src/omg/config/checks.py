@@ -48,12 +48,41 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
             )
         changes["common_reward"] = True
     _check_sizes(config, games)
+    _check_model(config)
+    if config.learner == "am_learner" and config.diagnostics_interval > config.test_interval:
+        # The prior is judged by nothing else, so it is measured at every test.
+        changes["diagnostics_interval"] = config.test_interval
     if (config.early_stop_metric is None) != (config.early_stop_value is None):
         given, missing = ("early_stop_metric", "early_stop_value")
         if config.early_stop_metric is None:
             given, missing = missing, given
         raise UserError(f"{missing}: missing, but {given}={getattr(config, given)} is given. Give both or neither.")
     return change_config(config, **changes), notes
+
+
+def _check_model(config: Config) -> None:
+    """Refuses learners and opponent models that do not go together."""
+    model, learner = config.am_model, config.learner
+    if model == "omg_am" and learner not in ("omg_learner", "am_learner"):
+        raise UserError(
+            f"learner: got {learner}, which cannot train am_model=omg_am. Allowed: omg_learner, am_learner."
+        )
+    if learner == "am_learner" and model != "omg_am":
+        raise UserError(f"am_model: got {model}, but learner=am_learner trains the prior of omg_am. Allowed: omg_am.")
+    if learner == "omg_learner" and model != "omg_am":
+        raise UserError(f"am_model: got {model}, but learner=omg_learner trains omg_am. Allowed: omg_am.")
+    if learner == "omg_learner" and config.mixer is not None:
+        raise UserError(
+            f"mixer: got {config.mixer}, but learner=omg_learner learns each seat by itself. Allowed: None."
+        )
+    if learner == "am_learner" and config.init_param_path is None:
+        raise UserError(
+            "init_param_path: missing. The prior is learned from the games of a pool; `omg pool train` makes one."
+        )
+    if config.omg_q_input == "zero" and model == "none_am":
+        raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
+    if model == "identity_am" and config.team is None:
+        raise UserError("am_model: identity_am names the players of a team; there is none. Give a team name.")
 
 
 def update_rhythm(config: Config) -> tuple[int, int]:

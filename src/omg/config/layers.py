@@ -10,7 +10,7 @@ from typing import Any
 
 from omg.config.overrides import assignments, merge, nested
 from omg.config.schema import Config, parse_config
-from omg.config.teams import TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
+from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
 from omg.config.values import read_yaml
 from omg.envs import ENVS, EnvSpec, make_env
 from omg.errors import UserError, unknown_name
@@ -35,17 +35,6 @@ class Resolved:
     """The seats of a team of several algorithms, in order; empty when one algorithm has all seats."""
     members: dict[str, Config] = field(default_factory=dict)
     """Algorithm -> its own configuration; empty when one algorithm has all seats."""
-
-    def trainable(self) -> Config:
-        """The configuration of a run that can be trained; raises `UserError` for a team of several algorithms."""
-        if self.team:
-            name = "".join(f"{part.seats}{part.algorithm}" for part in self.team)
-            raise UserError(
-                f"config: got the team '{name}' of {len(self.members)} algorithms. Mixed teams need the controller "
-                f"multi_module_mac, which this version does not have; allowed: one algorithm for all seats, e.g. "
-                f"--config={self.config.train_alg}."
-            )
-        return self.config
 
 
 def resolve(
@@ -106,6 +95,11 @@ def _resolve_single(algorithm: str | None, common: Sequence[Layer], command_line
             f"multi_algs: got True, but --config={algorithm} is one algorithm. Leave multi_algs out, or name a team, "
             f"e.g. --config=4iql4qmix."
         )
+    if resolved.config.mac == "multi_module_mac":
+        raise UserError(
+            f"mac: got multi_module_mac, but --config={algorithm} is one algorithm. Leave mac out, or name a team, "
+            f"e.g. --config=4iql4qmix."
+        )
     if resolved.config.train_alg not in (None, algorithm):
         raise unknown_name(f"train_alg for --config={algorithm}:", str(resolved.config.train_alg), [str(algorithm)])
     return resolved
@@ -118,22 +112,35 @@ def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str,
             [*common, *_algorithm_layers(part.algorithm), (COMMAND_LINE, command_line)]
         ).config
         for part in parts
+        if part.algorithm != POOL
     }
-    config = members[parts[0].algorithm]
+    if not members:
+        raise UserError(f"Team name '{name}': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql.")
+    config = next(iter(members.values()))
     spec = _build_game(config)
     check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
-    main = main_algorithm(name, parts, members, config.train_alg)
-    if len(members) == 1:
+    main = main_algorithm(name, [part for part in parts if part.algorithm != POOL], members, config.train_alg)
+    if len({part.algorithm for part in parts}) == 1:
         # One algorithm in all seats is an ordinary run, so the keys that only teams have no longer matter.
-        alone = {key: value for key, value in command_line.items() if key not in ("multi_algs", "train_alg")}
+        alone = {key: value for key, value in command_line.items() if key not in ("multi_algs", "train_alg", "mac")}
         return _resolve_single(main, common, alone)
-    team_layer = ("team name", {"name": name, "multi_algs": True, "train_alg": main})
-    governing = _merge_layers([*common, *_algorithm_layers(main), team_layer, (COMMAND_LINE, command_line)])
-    if not governing.config.multi_algs:
-        raise UserError(
-            f"multi_algs: got False, but team '{name}' has {len(members)} algorithms; leave multi_algs out."
-        )
+    implied = {"name": name, "multi_algs": True, "train_alg": main, "team": name, "mac": "multi_module_mac"}
+    governing = _merge_layers([*common, *_algorithm_layers(main), ("team name", implied), (COMMAND_LINE, command_line)])
+    for key, value in implied.items():
+        given = getattr(governing.config, key)
+        if key != "name" and given != value:
+            raise UserError(f"{key}: got {given}, but the team '{name}' implies {value}; leave {key} out.")
     return Resolved(governing.config, governing.sources, tuple(parts), members)
+
+
+def member_config(config: Config, algorithm: str) -> Config:
+    """The configuration of another algorithm of a team: that of the learning one, with the other's own settings."""
+    if algorithm == config.train_alg:
+        return config
+    values = config.model_dump()
+    own = _read(f"algs/{config.train_alg}.yaml")
+    values |= {key: _read("default.yaml")[key] for key in own} | dict(_read(f"algs/{algorithm}.yaml"))
+    return parse_config({**values, "name": algorithm, "team": None, "multi_algs": False, "train_alg": None})
 
 
 def _merge_layers(layers: Sequence[Layer]) -> Resolved:

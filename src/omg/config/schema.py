@@ -13,6 +13,7 @@ from omg.config.sections import (
     DataSection,
     EnvSection,
     LearningSection,
+    ModelSection,
     PlaySection,
     RunSection,
     Section,
@@ -27,6 +28,7 @@ SECTIONS: tuple[type[Section], ...] = (
     PlaySection,
     DataSection,
     AgentSection,
+    ModelSection,
     LearningSection,
     EnvSection,
     TeamSection,
@@ -35,7 +37,9 @@ SECTIONS: tuple[type[Section], ...] = (
 
 
 # Fields are collected from the last base to the first, so the bases stand in the reverse order of SECTIONS.
-class Config(TeamSection, EnvSection, LearningSection, AgentSection, DataSection, PlaySection, RunSection):
+class Config(
+    TeamSection, EnvSection, LearningSection, ModelSection, AgentSection, DataSection, PlaySection, RunSection
+):
     """Everything a run depends on. Build it with `layers.resolve` or, from stored values, `parse_config`."""
 
 

@@ -15,19 +15,30 @@ from omg.envs import ENVS, parse_env_args
 from omg.errors import unknown_name
 from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
+from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
 
 NAMES: dict[str, Collection[str]] = {
     "agent": AGENTS,
     "mixer": MIXERS,
-    "mac": ("basic_mac",),
-    "learner": ("q_learner",),
+    "mac": ("basic_mac", "multi_module_mac"),
+    "learner": ("q_learner", "q_learner_4am", "omg_learner", "am_learner"),
+    "optimizer": ("rmsprop", "adam"),
     "runner": ("vector", "episode", "parallel"),
     "action_selector": ("epsilon_greedy",),
-    "am_model": ("none_am",),
+    "am_model": (NO_MODEL, *OPPONENT_MODELS),
+    "am_feature": ("embedding", "probabilities"),
+    "subgoal_mode": ("optimistic", "conservative", "random", "next", "k3"),
+    "omg_value": ("mean", "max", "softmax"),
+    "omg_q_input": ("mix", "inferred", "selected", "oracle", "zero"),
+    "omg_inference": ("cvae", "mlp"),
+    "omg_reconstruct": ("embedding", "input"),
+    "omg_bootstrap": ("same", "next"),
+    "team_draw": ("homologue", "odd", "mixed", "varied"),
+    "pool_set": ("training", "validation", "heldout"),
     "buffer_dtype": ("float16", "bfloat16", "float32"),
 }
-"""Key -> the words it may have. The words of `mac` and `learner` repeat the keys of `controllers.CONTROLLERS` and
-`learners.LEARNERS`, which import the configuration and so cannot be imported here."""
+"""Key -> the words it may have. The words of `mac`, `learner` and `team_draw` repeat `controllers.CONTROLLERS`,
+`learners.LEARNERS` and `controllers.MANNERS`, which import the configuration and so cannot be imported here."""
 
 
 def _whole(value: Any) -> Any:
@@ -124,12 +135,46 @@ class DataSection(Section):
 class AgentSection(Section):
     """The network of one seat and what it sees."""
 
-    agent: Name = Field("rnn", description="rnn: one network for all seats; idv_rnn: one network per seat")
-    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state")
+    agent: Name = Field(
+        "rnn", description="rnn: one network for all seats; idv_rnn: one per seat; dueling: feed-forward, D3QN's"
+    )
+    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state (dueling: first layer)")
     obs_agent_id: bool = Field(True, description="The agent sees its seat number (one-hot)")
     obs_last_action: bool = Field(True, description="The agent sees its last action (one-hot)")
     obs_is_state: bool = Field(False, description="The agent sees the global state instead of its observation")
+    obs_all_last_actions: bool = Field(False, description="The agent sees the last actions of all seats (one-hot)")
+
+
+class ModelSection(Section):
+    """What tells the agent about the other players."""
+
     am_model: Name = Field("none_am", description="Opponent model that adds features about the other players")
+    am_lr: Real = Field(0.001, gt=0, description="Learning rate of the opponent model (Adam)")
+    am_hidden_dim: Whole = Field(96, ge=1, description="Width of the opponent model's recurrent state")
+    am_embed_dim: Whole = Field(64, ge=1, description="Width of the features of base_am and liam_am")
+    am_feature: Name = Field("embedding", description="base_am: hand on its embedding, or the predicted probabilities")
+    subgoal_dim: Whole = Field(64, ge=1, description="Width of a subgoal")
+    subgoal_mode: Name = Field("optimistic", description="Which of the coming states is taken for the subgoal")
+    omg_horizon: Whole = Field(5, ge=1, description="How many coming states the subgoal is chosen from")
+    omg_value: Name = Field("mean", description="Value of a state: mean, max or softmax over the legal actions' values")
+    omg_q_input: Name = Field("mix", description="Subgoal that the agent learns with; zero and oracle also act with it")
+    omg_mix_start: Real = Field(0.5, ge=0, le=1, description="mix: share of selected subgoals at the beginning")
+    omg_mix_finish: Real = Field(0.0, ge=0, le=1, description="mix: share of selected subgoals after the annealing")
+    omg_mix_anneal_time: Whole = Field(50_000, ge=1, description="mix: environment steps over which the share falls")
+    omg_bootstrap: Name = Field("same", description="Subgoal of the target's next state: the same, or the next step's")
+    omg_inference: Name = Field("cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)")
+    omg_reconstruct: Name = Field("embedding", description="What the inference model's decoder reconstructs")
+    omg_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence from the selected subgoal")
+    omg_sample: bool = Field(True, description="Subgoals are drawn while training; tests always use their mean")
+    prior_path: str | None = Field(
+        None,
+        min_length=1,
+        description="Folder of the subgoal prior; None: `prior` in init_param_path, else learned along",
+    )
+    prior_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence in the prior's loss")
+    diagnostics_interval: Whole = Field(
+        100_000, ge=1, description="Environment steps between diagnostics of the opponent model"
+    )
 
 
 class LearningSection(Section):
@@ -137,7 +182,8 @@ class LearningSection(Section):
 
     learner: Name = Field("q_learner", description="What turns sampled episodes into parameter updates")
     gamma: Real = Field(0.99, ge=0, le=1, description="Discount factor")
-    lr: Real = Field(0.0005, gt=0, description="Learning rate of RMSProp")
+    optimizer: Name = Field("rmsprop", description="How gradients become steps of the agent: rmsprop or adam")
+    lr: Real = Field(0.0005, gt=0, description="Learning rate of the agent")
     optim_alpha: Real = Field(0.99, ge=0, lt=1, description="Smoothing factor of RMSProp")
     optim_eps: Real = Field(1e-5, gt=0, description="Term of RMSProp that keeps it from dividing by zero")
     grad_norm_clip: Real = Field(10.0, gt=0, description="Longest gradient; longer ones are shortened to it")
@@ -177,3 +223,9 @@ class TeamSection(Section):
 
     multi_algs: bool = Field(False, description="Different algorithms play in one team; implied by a team name")
     train_alg: str | None = Field(None, min_length=1, description="The only algorithm of a team that learns")
+    team: str | None = Field(None, min_length=1, description="Team name, seats and algorithms; None: one algorithm")
+    is_agent_shift: bool = Field(True, description="The seats of a team are rotated from game to game")
+    team_draw: Name = Field("homologue", description="How a part's seats are filled: by one player, or several")
+    init_param_path: str | None = Field(None, min_length=1, description="Pool whose players fill the frozen seats")
+    pool_set: Name = Field("training", description="Set of the pool that the players are drawn from")
+    init_from: str | None = Field(None, min_length=1, description="Agent, run or pool that the agent starts from")

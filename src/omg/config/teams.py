@@ -1,4 +1,7 @@
-"""Team names: `4iql3qmix1vdn` is four seats IQL, three QMIX, one VDN."""
+"""Team names: `4iql3qmix1iql_omg` is four seats IQL, three QMIX, one IQL with OMG.
+
+The word `pool` stands for any player of the pool: in `7pool1iql_omg` seven seats are filled from it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from typing import NamedTuple
 
 from omg.config.schema import Config
 from omg.errors import UserError, unknown_name
+
+POOL = "pool"
+"""Stands in a team name for whatever players the pool has."""
 
 
 class TeamPart(NamedTuple):
@@ -31,7 +37,7 @@ def parse_team(name: str, algorithms: Collection[str]) -> list[TeamPart]:
     Raises:
         UserError: when a part is no known algorithm or a count is zero.
     """
-    longest_first = sorted(algorithms, key=lambda algorithm: (-len(algorithm), algorithm))
+    longest_first = sorted({*algorithms, POOL}, key=lambda algorithm: (-len(algorithm), algorithm))
     furthest = 0
 
     def read(position: int) -> list[TeamPart] | None:
@@ -52,7 +58,7 @@ def parse_team(name: str, algorithms: Collection[str]) -> list[TeamPart]:
     parts = read(0)
     if parts is None:
         unread = re.split(r"(?<=[^\d])(?=\d)", name[furthest:])[0]
-        raise unknown_name(f"algorithm in the team name '{name}':", unread, algorithms)
+        raise unknown_name(f"algorithm in the team name '{name}':", unread, {*algorithms, POOL})
     for part in parts:
         if part.seats == 0:
             raise UserError(f"Team name '{name}': got 0 seats for {part.algorithm}; every algorithm needs at least 1.")
@@ -74,7 +80,8 @@ def main_algorithm(name: str, parts: Sequence[TeamPart], members: Mapping[str, C
     """The algorithm of a team that learns.
 
     That is `train_alg`; left out, it is the only algorithm with an opponent model, or, when none has one, the last
-    of the name if its seats stand nowhere else in the name. A team of one algorithm leaves no choice.
+    of the name if its seats stand nowhere else in the name. A team of one algorithm leaves no choice. `pool` never
+    learns and is not among `members`.
     """
     if train_alg is not None:
         if train_alg not in members:

@@ -1,7 +1,8 @@
 """Controllers: who acts in which seat.
 
-A new one satisfies `base.Policy` and comes with a function `(config, spec, key) -> controller` that builds it.
-Add that function's line to CONTROLLERS; its name is then a value of the configuration key `mac`.
+A new one satisfies `base.Policy` (it fills all seats) or `base.Player` (it fills some) and comes with a function
+`(config, spec, key, partners) -> controller` that builds it. Add that function's line to CONTROLLERS; its name is then
+a value of the configuration key `mac`.
 """
 
 from __future__ import annotations
@@ -11,24 +12,53 @@ from typing import TYPE_CHECKING
 
 from jax import Array
 
-from omg.controllers.base import Policy
-from omg.controllers.basic import BasicMAC, Carry, build_basic_mac
+from omg.controllers.base import Lineup, Player, PlayerView, Policy
+from omg.controllers.basic import BasicMAC, Carry, Columns, build_basic_mac
+from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
 from omg.controllers.random import RandomPolicy
+from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.errors import unknown_name
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
 
-__all__ = ["CONTROLLERS", "BasicMAC", "Carry", "Policy", "RandomPolicy", "build_mac"]
+__all__ = [
+    "CONTROLLERS",
+    "LEARNER",
+    "MANNERS",
+    "BasicMAC",
+    "Carry",
+    "Columns",
+    "Lineup",
+    "Player",
+    "PlayerView",
+    "Policy",
+    "RandomPolicy",
+    "Squad",
+    "TeamDraw",
+    "TeamPart",
+    "TeamPolicy",
+    "build_mac",
+    "build_squad",
+]
 
-CONTROLLERS: dict[str, Callable[[Config, EnvSpec, Array], BasicMAC]] = {
+CONTROLLERS: dict[str, Callable[[Config, EnvSpec, Array, int], BasicMAC]] = {
     "basic_mac": build_basic_mac,
+    # In a team the same networks act, only in fewer seats: `TeamPolicy` seats them among the frozen players.
+    "multi_module_mac": build_basic_mac,
 }
 
 
-def build_mac(config: Config, spec: EnvSpec, key: Array) -> BasicMAC:
-    """Builds the controller that `config.mac` names, with newly drawn parameters."""
+def build_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> BasicMAC:
+    """Builds the networks of the controller that `config.mac` names, with newly drawn parameters.
+
+    Args:
+        config: Names the networks and their sizes.
+        spec: The game.
+        key: Consumed.
+        partners: Number of different pool members in the other seats of a team.
+    """
     if config.mac not in CONTROLLERS:
         raise unknown_name("mac", config.mac, CONTROLLERS)
-    return CONTROLLERS[config.mac](config, spec, key)
+    return CONTROLLERS[config.mac](config, spec, key, partners)

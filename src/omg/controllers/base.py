@@ -1,38 +1,93 @@
-"""What everything that can sit in the seats of a game provides."""
+"""What can sit in the seats of a game: players of single seats, and policies that fill all of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jax import Array
 
 if TYPE_CHECKING:
     from omg.envs.base import Observation
 
-Carry = Any
+Memory = Any
 """A pytree private to the policy: what it remembers between two steps of an episode."""
 
 
-class Policy(Protocol):
-    """Chooses the actions of all seats in B games at once; a pytree, so that policies can be stacked and stored."""
+class PlayerView(NamedTuple):
+    """What a player knows before acting, in N games in each of which it has m seats."""
 
-    def initial(self, batch: int) -> Carry:
-        """Memory at the start of `batch` episodes; every leaf has the leading axis B."""
+    obs: Array
+    """[N, m, O] float32."""
+    state: Array
+    """[N, S] float32."""
+    avail: Array
+    """[N, m, U] bool."""
+    seats: Array
+    """[N, m] int32, the seats it has."""
+    last_actions: Array
+    """[N, A] int32, what all seats did in the step before; -1 before the first step."""
+    players: Array | None = None
+    """[N, A] int32, the pool member in every seat; only bounds that no real player reaches may look at it."""
+
+
+class Player(Protocol):
+    """Acts in some seats of many games at once; a pytree, so that players can be stacked and stored."""
+
+    def initial_seats(self, batch: int, seats: int) -> Memory:
+        """Memory at the start of `batch` episodes with `seats` seats each; every leaf has the leading axis `batch`."""
+        ...
+
+    def act_seats(
+        self, view: PlayerView, memory: Memory, key: Array, epsilon: Array | float
+    ) -> tuple[Array, Memory, dict[str, Array]]:
+        """Chooses actions.
+
+        Args:
+            view: What is known now.
+            memory: From `initial_seats` or from the call before.
+            key: Consumed.
+            epsilon: Scalar, amount of exploration; what it means is up to the action selector.
+
+        Returns:
+            Actions [N, m] int32, legal where `view.avail` has any; the new memory; and what must be stored with this
+            step (name -> [N, m, ...]; the same names at every step, often none).
+        """
+        ...
+
+
+class Lineup(NamedTuple):
+    """Who sits where in B games."""
+
+    seat: Array
+    """[B] int32, the (first) seat of the algorithm that learns."""
+    players: Array
+    """[B, A] int32, the pool member in every seat; -1 where the algorithm that learns sits."""
+
+
+class Policy(Protocol):
+    """Chooses the actions of all seats in B games at once; a pytree."""
+
+    def initial(self, batch: int, key: Array) -> Memory:
+        """Memory at the start of `batch` episodes; `key` draws the team, where there is one to draw."""
         ...
 
     def act(
-        self, observation: Observation, carry: Carry, key: Array, epsilon: Array | float
-    ) -> tuple[Array, Carry, dict[str, Array]]:
+        self, observation: Observation, memory: Memory, key: Array, epsilon: Array | float
+    ) -> tuple[Array, Memory, dict[str, Array]]:
         """Chooses actions.
 
         Args:
             observation: What the seats see now.
-            carry: Memory, from `initial` or from the call before.
+            memory: From `initial` or from the call before.
             key: Consumed.
             epsilon: Scalar, amount of exploration; what it means is up to the action selector.
 
         Returns:
             Actions [B, A] int32, legal where `observation.avail` has any; the new memory; and what must be stored with
-            this step (name -> [B, A, ...]; the same names at every step, often none).
+            this step (name -> [B, m, ...]; the same names at every step, often none).
         """
+        ...
+
+    def lineup(self, memory: Memory) -> Lineup | None:
+        """Who sits where; None when one algorithm has all seats."""
         ...

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 class RandomPolicy(eqx.Module):
     """All legal actions are equally likely; remembers nothing, stores nothing. Satisfies `base.Policy`."""
 
-    def initial(self, batch: int) -> None:
+    def initial(self, batch: int, key: Array | None = None) -> None:
         """No memory."""
 
     def act(
-        self, observation: Observation, carry: None, key: Array, epsilon: Array | float
+        self, observation: Observation, memory: None, key: Array, epsilon: Array | float
     ) -> tuple[Array, None, dict[str, Array]]:
         """Draws actions [B, A] int32; `epsilon` makes no difference."""
         return random_legal(observation.avail, key), None, {}
+
+    def lineup(self, memory: None) -> None:
+        """One player in all seats."""

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from omg.envs.base import Env, EnvSpec, EnvState, Observation, Outcome
 from omg.envs.battle import Battle, BattleArgs
 from omg.envs.foraging import Foraging, ForagingArgs
+from omg.envs.toy_grid import ToyGrid, ToyGridArgs
 from omg.errors import UserError, unknown_name
 
 __all__ = ["ENVS", "Env", "EnvEntry", "EnvSpec", "EnvState", "Observation", "Outcome", "make_env", "parse_env_args"]
@@ -34,6 +35,7 @@ class EnvEntry:
 ENVS: dict[str, EnvEntry] = {
     "sc2": EnvEntry(BattleArgs, Battle, "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator"),
     "foraging": EnvEntry(ForagingArgs, Foraging, "Level-based foraging on a grid, general-sum"),
+    "toy_grid": EnvEntry(ToyGridArgs, ToyGrid, "Two players race for two cells that pay only the first to arrive"),
 }
 
 

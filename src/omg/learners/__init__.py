@@ -1,7 +1,7 @@
 """Learners: how sampled episodes change parameters.
 
-A new one satisfies `base.Learner` and is built as `Class(config, spec)`; it holds settings, never state.
-Add its line to LEARNERS; its name is then a value of the configuration key `learner`.
+A new one satisfies `base.Learner` and is built as `Class(config, spec, team, partners)`; it holds settings, never
+state. Add its line to LEARNERS; its name is then a value of the configuration key `learner`.
 """
 
 from __future__ import annotations
@@ -10,22 +10,46 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omg.errors import unknown_name
-from omg.learners.base import Learner, LearnerState
+from omg.learners.base import Kept, Learner, LearnerState
+from omg.learners.omg import OMGLearner
+from omg.learners.prior import PriorLearner, PriorState
 from omg.learners.q import QLearner, QState
 
 if TYPE_CHECKING:
     from omg.config import Config
+    from omg.controllers import TeamDraw
     from omg.envs.base import EnvSpec
 
-__all__ = ["LEARNERS", "Learner", "LearnerState", "QLearner", "QState", "build_learner"]
+__all__ = [
+    "LEARNERS",
+    "Kept",
+    "Learner",
+    "LearnerState",
+    "OMGLearner",
+    "PriorLearner",
+    "PriorState",
+    "QLearner",
+    "QState",
+    "build_learner",
+]
 
-LEARNERS: dict[str, Callable[[Config, EnvSpec], Learner]] = {
+LEARNERS: dict[str, Callable[[Config, EnvSpec, TeamDraw | None, int], Learner]] = {
     "q_learner": QLearner,
+    "q_learner_4am": QLearner,
+    "omg_learner": OMGLearner,
+    "am_learner": PriorLearner,
 }
 
 
-def build_learner(config: Config, spec: EnvSpec) -> Learner:
-    """Builds the learner that `config.learner` names."""
+def build_learner(config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0) -> Learner:
+    """Builds the learner that `config.learner` names.
+
+    Args:
+        config: Its settings.
+        spec: The game.
+        team: How the seats are filled; None when the learner has all of them.
+        partners: Number of different players in the other seats.
+    """
     if config.learner not in LEARNERS:
         raise unknown_name("learner", config.learner, LEARNERS)
-    return LEARNERS[config.learner](config, spec)
+    return LEARNERS[config.learner](config, spec, team, partners)

@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.controllers import Policy
 
 LearnerState = Any
 """A pytree of arrays with everything that learning changes: parameters, targets, optimiser, counters."""
 
 
+class Kept(NamedTuple):
+    """What of an episode a learner wants kept in the replay buffer."""
+
+    columns: int | None = None
+    """Number of seats whose observations are kept, namely its own; None: those of all seats."""
+    state: bool = True
+    """Whether the global state is kept."""
+
+
 class Learner(Protocol):
     """Pure functions; the object itself holds only settings."""
+
+    kept: Kept
 
     def init(self, key: Array) -> LearnerState:
         """The state before the first update."""
         ...
 
-    def update(self, state: LearnerState, batch: EpisodeBatch, episode: Array | int) -> tuple[LearnerState, dict]:
+    def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
+        """What is stored of newly played episodes, in agreement with `kept`."""
+        ...
+
+    def update(
+        self, state: LearnerState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+    ) -> tuple[LearnerState, dict[str, Array]]:
         """One gradient update.
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes.
+            batch: Sampled episodes, of what `keep` left.
             episode: Scalar integer, episodes collected so far in the whole run.
+            t_env: Scalar integer, environment steps so far.
+            key: Consumed.
 
         Returns:
             The new state, and metrics as float32 scalars by name (the same names at every update).
         """
         ...
 
-    def policy(self, state: LearnerState) -> Policy:
-        """The policy that is being learned, to act with."""
+    def policy(self, state: LearnerState) -> Any:
+        """The player that is being learned, to collect episodes with; None if it only watches."""
+        ...
+
+    def tested(self, state: LearnerState) -> Any:
+        """The same player as it is tested and saved."""
+        ...
+
+    def controls(self, state: LearnerState) -> dict[str, Any]:
+        """Other players to compare the tested one with on the same games, by name; often none."""
+        ...
+
+    def examine(self, state: LearnerState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+        """Further test metrics, from test episodes that were never trained on; often none.
+
+        Args:
+            state: From `init` or an update.
+            batch: Test episodes with everything in them.
+            key: Consumed.
+        """
         ...

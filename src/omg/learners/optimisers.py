@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
+from omg.errors import unknown_name
+
+if TYPE_CHECKING:
+    from omg.config import Config
+
 Tree = TypeVar("Tree")
+
+
+def build_optimiser(config: Config) -> optax.GradientTransformation:
+    """The optimiser of the agent that `config.optimizer` names."""
+    if config.optimizer == "rmsprop":
+        return torch_rmsprop(config.lr, config.optim_alpha, config.optim_eps)
+    if config.optimizer == "adam":
+        return optax.adam(config.lr)
+    raise unknown_name("optimizer", config.optimizer, ("rmsprop", "adam"))
 
 
 def torch_rmsprop(lr: float, alpha: float, eps: float) -> optax.GradientTransformation:

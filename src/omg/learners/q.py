@@ -1,4 +1,4 @@
-"""`q_learner`: deep Q-learning on whole episodes, alone (IQL) or with a mixer (VDN, QMIX).
+"""`q_learner`: deep Q-learning on whole episodes, alone (IQL, D3QN) or with a mixer (VDN, QMIX), in all seats or some.
 
 One-step targets, with the target network's parameters written Q' and mixing written M (no mixer: each seat by itself):
 
@@ -6,26 +6,33 @@ One-step targets, with the target network's parameters written Q' and mixing wri
 
 a* comes from the online network (`double_q`) or from the target network. The time limit does not terminate: such an
 episode bootstraps from its last slot. The loss is the mean of (M(Q(s_t, a_t)) - y_t)^2 over the steps that were
-played, counted once per seat when there is no mixer. Gradients are clipped by their norm and applied by RMSProp; the
-target network is a copy of the online one made every `target_update_interval` episodes.
+played, counted once per seat when there is no mixer. Gradients are clipped by their norm and applied by RMSProp or
+Adam; the target network is a copy of the online one made every `target_update_interval` episodes.
 
-Letters in shapes: B episodes, T steps, A seats, U actions.
+An opponent model (`q_learner_4am` is the same learner under the name used with one) learns by a loss and an optimiser
+of its own; its features enter Q detached, so the loss above never trains it.
+
+Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
-from omg.controllers import BasicMAC, build_mac
+from omg.components import EpisodeBatch, keep_seats, loss_mask, masked_mean, take_seats
+from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
 from omg.errors import unknown_name
-from omg.learners.optimisers import clip_by_norm, torch_rmsprop
+from omg.learners.base import Kept
+from omg.learners.optimisers import build_optimiser, clip_by_norm
+from omg.modules.agents import Agent
 from omg.modules.mixers import MIXERS, Mixer, MixerSizes
+from omg.modules.opponent_models import ModelTargets, OpponentModel
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -40,45 +47,99 @@ class QState(NamedTuple):
 
     mac: BasicMAC
     target_mac: BasicMAC
+    """The target network; it has no opponent model, the features come from the one in `mac`."""
     mixer: Mixer | None
     target_mixer: Mixer | None
     opt_state: optax.OptState
+    model_opt_state: optax.OptState
     last_target_episode: Array
     """int32 scalar, number of episodes at the last copy to the target network."""
     updates: Array
     """int32 scalar, gradient updates so far."""
 
 
-class QLearner:
-    """IQL, VDN or QMIX, by `config.mixer`."""
+class ModelUpdate(NamedTuple):
+    """What learning of the opponent model yields."""
 
-    def __init__(self, config: Config, spec: EnvSpec):
+    model: OpponentModel | None
+    opt_state: optax.OptState
+    features: Array | None
+    """[B, T+1, m, F] for the agent, detached; None without a model."""
+    metrics: dict[str, Array]
+
+
+class QLearner:
+    """IQL, VDN, QMIX or D3QN, by configuration, in all seats or in those that a team leaves to it."""
+
+    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         if config.mixer is not None and config.mixer not in MIXERS:
             raise unknown_name("mixer", config.mixer, (*MIXERS, "None"))
         self.config = config
         self.spec = spec
-        self.optimiser = torch_rmsprop(config.lr, config.optim_alpha, config.optim_eps)
+        self.team = team
+        self.partners = partners
+        self.seats = spec.n_agents if team is None else len(team.main_slots)
+        self.optimiser = build_optimiser(config)
+        self.model_optimiser = optax.adam(config.am_lr)
+        needs_state = config.obs_is_state or config.mixer is not None
+        # LIAM reconstructs what the others saw.
+        columns = None if team is None or config.am_model == "liam_am" else self.seats
+        self.kept = Kept(columns, state=team is None or needs_state)
 
     def init(self, key: Array) -> QState:
         """New networks; the target network starts as a copy of the online one."""
         mac_key, mixer_key = jax.random.split(key)
-        mac = build_mac(self.config, self.spec, mac_key)
+        mac = build_mac(self.config, self.spec, mac_key, self.partners)
         mixer = self._build_mixer(mixer_key)
         return QState(
             mac=mac,
-            target_mac=mac,
+            target_mac=dataclasses.replace(mac, opponent_model=None),
             mixer=mixer,
             target_mixer=mixer,
-            opt_state=self.optimiser.init((mac, mixer)),
+            opt_state=self.optimiser.init((mac.agent, mixer)),
+            model_opt_state=self.model_optimiser.init(self.trained(mac.opponent_model)),
             last_target_episode=jnp.zeros((), jnp.int32),
             updates=jnp.zeros((), jnp.int32),
         )
+
+    def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
+        """All of it, or in a team the columns of the seats that learn.
+
+        What an opponent model inferred while acting is not kept: an update infers anew with the model as it is now.
+        """
+        batch = batch._replace(records={})
+        if self.kept.columns is None:
+            return batch if self.kept.state else batch._replace(state=batch.state[..., :0])
+        seats = self.main_seats(batch)
+        assert seats is not None
+        return keep_seats(batch, seats, state=self.kept.state)
 
     def policy(self, state: QState) -> BasicMAC:
         """The online network's controller."""
         return state.mac
 
-    def update(self, state: QState, batch: EpisodeBatch, episode: Array | int) -> tuple[QState, dict[str, Array]]:
+    def tested(self, state: QState) -> BasicMAC:
+        """The online network's controller, which draws nothing that it need not."""
+        return state.mac.tested()
+
+    def controls(self, state: QState) -> dict[str, BasicMAC]:
+        """With an opponent model, the same player with its features zeroed and exchanged between games."""
+        if state.mac.opponent_model is None or self.team is None:
+            return {}
+        return {f"{features}_": self.tested(state).with_features(features) for features in ("zero", "shuffled")}
+
+    def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+        """Nothing to add."""
+        return {}
+
+    def update(
+        self,
+        state: QState,
+        batch: EpisodeBatch,
+        episode: Array | int,
+        t_env: Array | int = 0,
+        key: Array | None = None,
+    ) -> tuple[QState, dict[str, Array]]:
         """One gradient update, and a copy to the target network when it is due.
 
         Args:
@@ -86,6 +147,8 @@ class QLearner:
             batch: Sampled episodes.
             episode: Scalar integer, episodes collected so far. The target is copied by the first update at which this
                 number has reached another multiple of `target_update_interval`.
+            t_env: Scalar integer, environment steps so far.
+            key: Randomness of opponent models that need any.
 
         Returns:
             The new state and the metrics, PyMARL's by name and formula, with m the loss mask (repeated over the seats
@@ -97,11 +160,16 @@ class QLearner:
             - `q_taken_mean`: sum(m q) / (sum(m) A)
             - `target_mean`: sum(m y) / (sum(m) A)
 
-            Any of them that is not finite says that learning has broken down; nothing is replaced.
+            and those of the opponent model. Any of them that is not finite says that learning has broken down; nothing
+            is replaced.
         """
-        learned = (state.mac, state.mixer)
-        frozen = (state.target_mac, state.target_mixer)
-        (_, metrics), gradients = jax.value_and_grad(self._loss, has_aux=True)(learned, frozen, batch)
+        columns = state.mac.columns(batch, self.main_seats(batch))
+        changed = self._learn_model(state, batch, columns, t_env, key)
+        learned = (state.mac.agent, state.mixer)
+        frozen = (state.target_mac.agent, state.target_mixer)
+        (_, metrics), gradients = jax.value_and_grad(self._loss, has_aux=True)(
+            learned, frozen, state.mac, batch, columns, changed.features
+        )
         gradients, grad_norm = clip_by_norm(gradients, self.config.grad_norm_clip)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
         learned = optax.apply_updates(learned, steps)
@@ -110,29 +178,70 @@ class QLearner:
         due = episode // interval > state.last_target_episode // interval
         frozen = jax.tree.map(lambda new, old: jnp.where(due, new, old), learned, frozen)
         new_state = QState(
-            mac=learned[0],
-            target_mac=frozen[0],
+            mac=dataclasses.replace(state.mac, agent=learned[0], opponent_model=changed.model),
+            target_mac=dataclasses.replace(state.target_mac, agent=frozen[0]),
             mixer=learned[1],
             target_mixer=frozen[1],
             opt_state=opt_state,
+            model_opt_state=changed.opt_state,
             last_target_episode=jnp.where(due, episode, state.last_target_episode).astype(jnp.int32),
             updates=state.updates + 1,
         )
-        return new_state, metrics | {"grad_norm": grad_norm}
+        return new_state, metrics | changed.metrics | {"grad_norm": grad_norm}
+
+    def main_seats(self, batch: EpisodeBatch) -> Array | None:
+        """The seats [B, m] that learn; None for all."""
+        if self.team is None:
+            return None
+        if batch.seat is None:
+            raise ValueError("episodes of a team must say where the learning algorithm sat")
+        return self.team.main_seats(batch.seat)
+
+    def trained(self, model: OpponentModel | None) -> Any:
+        """The part of an opponent model that its optimiser changes."""
+        return model
+
+    def _learn_model(
+        self, state: QState, batch: EpisodeBatch, columns: Columns, t_env: Array | int, key: Array | None
+    ) -> ModelUpdate:
+        """One update of the opponent model, and the features it had before."""
+        model = state.mac.opponent_model
+        if model is None:
+            return ModelUpdate(None, state.model_opt_state, None, {})
+        inputs, mask = columns.model_inputs(), loss_mask(batch)
+        seats = jnp.broadcast_to(inputs.seats[:, 0], (batch.actions.shape[0], self.seats))
+        targets = ModelTargets(batch.obs[:, :-1], batch.actions[:, :-1], seats)
+
+        def loss(model: OpponentModel) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+            inference = model.unroll(inputs)
+            played = jax.tree.map(lambda values: values[:, :-1], inference)
+            value, metrics = model.loss(played, targets, mask)
+            return value, (model.features(inference, key), metrics)
+
+        (_, (features, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(model)
+        steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
+        return ModelUpdate(optax.apply_updates(model, steps), opt_state, state.mac.control(features), metrics)
 
     def _loss(
         self,
-        learned: tuple[BasicMAC, Mixer | None],
-        frozen: tuple[BasicMAC, Mixer | None],
+        learned: tuple[Agent, Mixer | None],
+        frozen: tuple[Agent, Mixer | None],
+        mac: BasicMAC,
         batch: EpisodeBatch,
+        columns: Columns,
+        features: Array | None,
     ) -> tuple[Array, dict[str, Array]]:
-        mac, mixer = learned
-        target_mac, target_mixer = frozen
-        q = mac.unroll(batch)
-        target_q = target_mac.unroll(batch)
+        mixer, target_mixer = learned[1], frozen[1]
+        q, q_next = self._values(dataclasses.replace(mac, agent=learned[0]), columns, features)
+        _, target_next = self._values(dataclasses.replace(mac, agent=frozen[0]), columns, features)
 
-        taken = _at(q[:, :-1], batch.actions[:, :-1])
-        following = next_values(q[:, 1:], target_q[:, 1:], batch.avail[:, 1:], self.config.double_q)
+        seats = columns.seats
+        actions, avail = batch.actions[:, :-1], batch.avail[:, 1:]
+        if seats is not None:
+            actions = take_seats(actions, seats)
+            avail = take_seats(avail, seats) if avail.shape[2] != self.seats else avail
+        taken = _at(q[:, :-1], actions)
+        following = next_values(q_next, target_next, avail, self.config.double_q)
         if mixer is not None and target_mixer is not None:
             taken = mixer(taken, batch.state[:, :-1])
             following = target_mixer(following, batch.state[:, 1:])
@@ -140,7 +249,7 @@ class QLearner:
         goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
         if following.ndim > goes_on.ndim:
             goes_on = goes_on[..., None]
-        targets = lax.stop_gradient(self._reward(batch) + self.config.gamma * goes_on * following)
+        targets = lax.stop_gradient(self._reward(batch, seats) + self.config.gamma * goes_on * following)
 
         mask = loss_mask(batch)
         td_error = taken - targets
@@ -148,16 +257,26 @@ class QLearner:
         metrics = {
             "loss": loss,
             "td_error_abs": masked_mean(jnp.abs(td_error), mask),
-            "q_taken_mean": masked_mean(taken, mask) / self.spec.n_agents,
-            "target_mean": masked_mean(targets, mask) / self.spec.n_agents,
+            "q_taken_mean": masked_mean(taken, mask) / self.seats,
+            "target_mean": masked_mean(targets, mask) / self.seats,
         }
         return loss, metrics
 
-    def _reward(self, batch: EpisodeBatch) -> Array:
-        """Rewards in the shape of the values: [B, T] with a mixer; otherwise [B, T, A], or [B, T, 1] when shared."""
+    def _values(self, mac: BasicMAC, columns: Columns, features: Array | None) -> tuple[Array, Array]:
+        """Values along episodes, [B, T+1, m, U], and those of the next slots that targets are made of, [B, T, m, U]."""
+        hidden = mac.remember(columns, mac.embed(columns, mac.extend(columns, features)))
+        q = mac.values(columns, hidden)
+        return q, q[:, 1:]
+
+    def _reward(self, batch: EpisodeBatch, seats: Array | None) -> Array:
+        """Rewards in the shape of the values: [B, T] with a mixer; otherwise [B, T, m], or [B, T, 1] when shared."""
         reward = batch.reward[:, :-1]
         mixed = self.config.mixer is not None
-        if reward.ndim == 3 and (mixed or self.config.common_reward):
+        if reward.ndim == 3 and self.config.common_reward:
+            reward = reward.sum(axis=-1)
+        if reward.ndim == 3 and seats is not None:
+            reward = take_seats(reward, seats)
+        if reward.ndim == 3 and mixed:
             reward = reward.sum(axis=-1)
         return reward[..., None] if reward.ndim == 2 and not mixed else reward
 
@@ -165,7 +284,7 @@ class QLearner:
         if self.config.mixer is None:
             return None
         sizes = MixerSizes(
-            n_agents=self.spec.n_agents,
+            n_agents=self.seats,
             state_dim=self.spec.state_dim,
             embed_dim=self.config.mixing_embed_dim,
             hypernet_layers=self.config.hypernet_layers,

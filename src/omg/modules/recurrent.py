@@ -59,6 +59,24 @@ def gru_unroll(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
     return _forward_loop(_split(gates_in), h0, weight, bias)[0]
 
 
+def unroll_rows(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
+    """`gru_unroll` for sequences that have the episode axis first and any axes behind the time.
+
+    Args:
+        gates_in: [B, T, ..., 3H].
+        h0: [B, ..., H].
+        weight: [H, 3H].
+        bias: [3H].
+
+    Returns:
+        [B, T, ..., H].
+    """
+    batch, time = gates_in.shape[:2]
+    time_first = jnp.swapaxes(gates_in, 0, 1).reshape(time, -1, gates_in.shape[-1])
+    states = gru_unroll(time_first, h0.reshape(-1, h0.shape[-1]), weight, bias)
+    return jnp.swapaxes(states.reshape(time, batch, *h0.shape[1:]), 0, 1)
+
+
 def _unroll_forward(gates_in: Array, h0: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
     kept = _forward_loop(_split(gates_in), h0, weight, bias)
     return kept[0], (h0, weight, *kept)

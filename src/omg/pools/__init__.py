@@ -1,5 +1,30 @@
-"""Trained agents on disk: each one a folder that says by itself what it is and where it can play."""
+"""Trained players on disk: agents and priors, each a folder that says by itself what it is; pools of them."""
 
 from omg.pools.agents import Agent, AgentCard, load_agent, save_agent
+from omg.pools.index import INDEX, SETS, Measure, Member, Pool
+from omg.pools.priors import PRIOR_FOLDER, PriorCard, load_prior, pool_prior, save_prior
 
-__all__ = ["Agent", "AgentCard", "load_agent", "save_agent"]
+__all__ = [
+    "INDEX",
+    "PRIOR_FOLDER",
+    "SETS",
+    "Agent",
+    "AgentCard",
+    "Measure",
+    "Member",
+    "Pool",
+    "PriorCard",
+    "is_pool",
+    "load_agent",
+    "load_prior",
+    "pool_prior",
+    "save_agent",
+    "save_prior",
+]
+
+
+def is_pool(path: object) -> bool:
+    """Whether a folder is a pool."""
+    from pathlib import Path
+
+    return (Path(str(path)) / INDEX).is_file()

@@ -46,6 +46,8 @@ class AgentCard:
     """Sizes of the game it was trained in."""
     results: dict[str, float] = field(default_factory=dict)
     """Its newest test metrics."""
+    partners: int = 0
+    """Number of different players it was trained with, 0 if it had all seats."""
 
 
 class Agent:
@@ -68,7 +70,7 @@ class Agent:
 
     def initial(self, batch: int = 1) -> Any:
         """What the agent remembers before the first step of `batch` games."""
-        return self.policy.initial(batch)
+        return self.policy.initial(batch, jax.random.PRNGKey(0))
 
     def act(
         self, obs: Any, avail: Any, carry: Any = None, *, state: Any = None, key: Array | None = None
@@ -167,11 +169,11 @@ def load_agent(path: str | Path) -> Agent:
     _check_game(folder, card.spec, env.spec)
     arrays = load_arrays(folder / WEIGHTS)
     try:
-        policy = fill_leaves(_template(config, env.spec), arrays)
+        policy = fill_leaves(_template(config, env.spec, card.partners), arrays).tested()
     except ShapeMismatchError as error:
         raise UserError(
             f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with {_settings(config)}: {error}."
-            f"{_fitting_setting(config, env.spec, arrays)}"
+            f"{_fitting_setting(config, env.spec, card.partners, arrays)}"
         ) from None
     return Agent(jax.device_put(policy), config, env, card)
 
@@ -195,17 +197,17 @@ def _settings(config: Config) -> str:
     return ", ".join(f"{key}={getattr(config, key)}" for key in _INPUT_SETTINGS)
 
 
-def _template(config: Config, spec: EnvSpec) -> Any:
+def _template(config: Config, spec: EnvSpec, partners: int) -> Any:
     """Shapes of the policy of a configuration."""
-    return jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0)))
+    return jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners))
 
 
-def _fitting_setting(config: Config, spec: EnvSpec, arrays: dict[str, np.ndarray]) -> str:
+def _fitting_setting(config: Config, spec: EnvSpec, partners: int, arrays: dict[str, np.ndarray]) -> str:
     """A sentence that names the input setting under which the weights would fit, if there is one."""
     for key in _INPUT_SETTINGS:
         value = not getattr(config, key)
         try:
-            fill_leaves(_template(change_config(config, **{key: value}), spec), arrays)
+            fill_leaves(_template(change_config(config, **{key: value}), spec, partners), arrays)
         except ShapeMismatchError:
             continue
         return f" They were made with {key}={value}."

@@ -93,13 +93,19 @@ def plot_curves(
     Returns:
         The path.
     """
-    target = Path(path)
-    if target.suffix.removeprefix(".") not in FORMATS:
-        raise UserError(f"figure '{target}': got the ending '{target.suffix}'. Allowed: .{', .'.join(FORMATS)}.")
+    target = figure_path(path)
     if not tables:
         raise UserError(f"figure '{target}': there is nothing to draw.")
     curves = {label: mean_curve(rows, metric, band) for label, rows in tables.items()}
-    _save(_draw(curves, metric, band, title), target)
+    save_figure(draw_curves(curves, metric, band, title), target)
+    return target
+
+
+def figure_path(path: str | Path) -> Path:
+    """The path of a figure, refused if its ending is not a format that can be drawn."""
+    target = Path(path)
+    if target.suffix.removeprefix(".") not in FORMATS:
+        raise UserError(f"figure '{target}': got the ending '{target.suffix}'. Allowed: .{', .'.join(FORMATS)}.")
     return target
 
 
@@ -123,7 +129,8 @@ def _label(run: RunFolder) -> tuple[str, str]:
     return config.name, f"{spec.name} {spec.scenario}"
 
 
-def _draw(curves: Mapping[str, Curve], metric: str, band: Band, title: str) -> Any:
+def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", title: str = "") -> Any:
+    """The matplotlib figure of `plot_curves`, from curves that are already averaged."""
     # The figure class alone, without pyplot: no window system, nothing global.
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, PercentFormatter
@@ -163,7 +170,8 @@ def _heading(curves: Mapping[str, Curve], band: Band, title: str) -> str:
     return "  ·  ".join(filter(None, (title, f"mean and {spread} of {seeds} seeds")))
 
 
-def _save(figure: Any, target: Path) -> None:
+def save_figure(figure: Any, target: Path) -> None:
+    """Writes a matplotlib figure in the format its ending names; it appears whole or not at all."""
     staging = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         figure.savefig(staging, format=target.suffix.removeprefix("."))

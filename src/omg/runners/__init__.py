@@ -3,6 +3,6 @@
 `vector` plays built-in games inside a compiled program, whatever their number.
 """
 
-from omg.runners.vector import EpisodeStats, Rollout, any_over, play_episodes
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, any_over, play_episodes
 
-__all__ = ["EpisodeStats", "Rollout", "any_over", "play_episodes"]
+__all__ = ["OWN_RETURN", "EpisodeStats", "Rollout", "any_over", "play_episodes"]

@@ -13,8 +13,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
-from omg.controllers import Policy
+from omg.controllers import Lineup, Policy
 from omg.envs.base import Env, Observation
+
+OWN_RETURN = "own_return"
 
 
 class EpisodeStats(NamedTuple):
@@ -25,14 +27,16 @@ class EpisodeStats(NamedTuple):
     lengths: Array
     """[B] int32, steps played."""
     metrics: dict[str, Array]
-    """`spec.metrics` name -> [B], the value at the last step."""
+    """`spec.metrics` name -> [B], the value at the last step; in general-sum games with a team also `own_return`, the
+    mean return of the seats that learn."""
 
 
 class Rollout(NamedTuple):
-    """Played episodes: data for the learner (if asked for) and statistics."""
+    """Played episodes: data for the learner (if asked for), statistics, and who sat where (if teams were drawn)."""
 
     batch: EpisodeBatch | None
     stats: EpisodeStats
+    lineup: Lineup | None
 
 
 def any_over(flags: Array, axis_name: str | None) -> Array:
@@ -72,11 +76,14 @@ def play_episodes(
     """
     limit = env.spec.episode_limit
     epsilon = jnp.asarray(epsilon, jnp.float32)
-    key, reset_key = jax.random.split(key)
+    key, reset_key, team_key = jax.random.split(key, 3)
     world, seen = env.reset(reset_key, num_envs)
-    memory = policy.initial(num_envs)
+    memory = policy.initial(num_envs, team_key)
+    lineup = policy.lineup(memory)
+    learns = lineup.players < 0 if lineup is not None and env.spec.reward_per_agent else None
     zeros = jnp.zeros(num_envs, jnp.float32)
-    stats = EpisodeStats(zeros, zeros.astype(jnp.int32), dict.fromkeys(env.spec.metrics, zeros))
+    names = env.spec.metrics if learns is None else (*env.spec.metrics, OWN_RETURN)
+    stats = EpisodeStats(zeros, zeros.astype(jnp.int32), dict.fromkeys(names, zeros))
     slots: dict[str, Any] | None = None
     if record:
         shapes = jax.eval_shape(lambda: _first_slot(env, policy, world, seen, memory, key, dtype))
@@ -90,7 +97,7 @@ def play_episodes(
         if slots is not None:
             slot = _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
             slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, slot)
-        stats = _count(stats, alive, outcome)
+        stats = _count(stats, alive, outcome, learns)
         alive = alive & ~(outcome.terminated | outcome.truncated)
         return t + 1, any_over(alive, axis_name), key, alive, world, after, next_memory, slots, stats
 
@@ -98,14 +105,15 @@ def play_episodes(
     end = jax.lax.while_loop(lambda loop: loop[1] & (loop[0] < limit), body, start)
     t, _, key, _, world, seen, memory, slots, stats = end
     if slots is None:
-        return Rollout(None, stats)
+        return Rollout(None, stats, lineup)
     nobody = jnp.zeros(num_envs, bool)
     actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
     no_reward = jnp.zeros(slots["reward"].shape[1:], jnp.float32)
     last = _slot(seen, actions, no_reward, nobody, nobody, extra, dtype)
     slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)
     episode_major = jax.tree.map(lambda rows: jnp.swapaxes(rows, 0, 1), slots)
-    return Rollout(EpisodeBatch(seat=None, **episode_major), stats)
+    seat, players = (None, None) if lineup is None else lineup
+    return Rollout(EpisodeBatch(seat=seat, players=players, **episode_major), stats, lineup)
 
 
 def _slot(
@@ -139,10 +147,10 @@ def _first_slot(
     return _slot(seen, actions, outcome.reward, outcome.terminated, outcome.terminated, extra, dtype)
 
 
-def _count(stats: EpisodeStats, alive: Array, outcome: Any) -> EpisodeStats:
+def _count(stats: EpisodeStats, alive: Array, outcome: Any, learns: Array | None) -> EpisodeStats:
     team = outcome.reward if outcome.reward.ndim == 1 else outcome.reward.sum(axis=1)
-    return EpisodeStats(
-        returns=stats.returns + jnp.where(alive, team, 0.0),
-        lengths=stats.lengths + alive,
-        metrics={name: jnp.where(alive, outcome.metrics[name], old) for name, old in stats.metrics.items()},
-    )
+    metrics = {name: jnp.where(alive, value, stats.metrics[name]) for name, value in outcome.metrics.items()}
+    if learns is not None:
+        own = (outcome.reward * learns).sum(axis=1) / jnp.maximum(learns.sum(axis=1), 1)
+        metrics[OWN_RETURN] = stats.metrics[OWN_RETURN] + jnp.where(alive, own, 0.0)
+    return EpisodeStats(stats.returns + jnp.where(alive, team, 0.0), stats.lengths + alive, metrics)

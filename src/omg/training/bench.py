@@ -14,7 +14,7 @@ from omg.components.episode_batch import EpisodeBatch
 from omg.config import Config, adjust, resolve
 from omg.controllers import Policy, RandomPolicy
 from omg.envs import Env, make_env
-from omg.learners import LEARNERS
+from omg.learners import build_learner
 from omg.runners import play_episodes
 from omg.training.program import SEEDS_AXIS, Program
 
@@ -55,7 +55,7 @@ def bench_config(name: str, env_name: str, env_args: dict[str, Any], on_gpu: boo
     overrides = {"env_args": env_args, "buffer_size": 1024}
     if not on_gpu:
         overrides["test_interval"] = 1  # chunks of one iteration: a CPU needs seconds for each
-    return adjust(resolve(name, env_name, overrides).trainable(), on_gpu)[0]
+    return adjust(resolve(name, env_name, overrides).config, on_gpu)[0]
 
 
 def _time(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> tuple[float, Any]:
@@ -84,7 +84,7 @@ def segment(env: Env, games: int) -> Callable[[Policy, Array], Array]:
             played = alive.sum(dtype=jnp.float32) + 0.0 * used
             return (world, seen, memory, alive & ~(outcome.terminated | outcome.truncated)), played
 
-        start = (world, seen, policy.initial(games), jnp.ones(games, bool))
+        start = (world, seen, policy.initial(games, jax.random.PRNGKey(0)), jnp.ones(games, bool))
         return jax.lax.scan(body, start, jax.random.split(key, _SEGMENT))[1].sum()
 
     return jax.jit(run)
@@ -99,15 +99,17 @@ def measure_play(env: Env, config: Config | None, games: int, seconds: float) ->
 
 
 def _policy(config: Config, env: Env) -> Any:
-    learner = LEARNERS[config.learner](config, env.spec)
+    learner = build_learner(config, env.spec)
     return learner.policy(learner.init(jax.random.PRNGKey(0)))
 
 
 def measure_learning(config: Config, env: Env, batch: int, length: int, seconds: float) -> dict[str, Any]:
     """Gradient updates on random episodes that are all `length` steps long."""
-    learner = LEARNERS[config.learner](config, env.spec)
+    learner = build_learner(config, env.spec)
     state = learner.init(jax.random.PRNGKey(0))
-    update = jax.jit(lambda state, episodes: learner.update(state, episodes, jnp.int32(1)))
+    update = jax.jit(
+        lambda state, episodes: learner.update(state, episodes, jnp.int32(1), jnp.int32(0), jax.random.PRNGKey(0))
+    )
     per_call, _ = _time(update, (state, _episodes(env, batch, length)), seconds)
     return {
         "what": f"learn, {config.name}",

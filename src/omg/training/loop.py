@@ -68,6 +68,7 @@ class Progress:
 
     last_test: int = -1
     last_log: int = 0
+    last_diagnosis: int = -1
     last_save: int = 0
     tested_at: list[int] = field(default_factory=list)
     """Steps of each seed at its newest test."""
@@ -110,7 +111,7 @@ class Trainer:
     def run(self) -> Outcome:
         """Trains until `t_max`, early stop or Ctrl-C, and saves."""
         state, progress = self._begin()
-        chunk, test = self._compile(state)
+        chunk, test, diagnose = self._compile(state)
         config = self.config
         status = "finished"
         summary = Summary(self.program.spec, len(self.seeds), progress.summary)
@@ -120,6 +121,8 @@ class Trainer:
                 reached = int(state.t_env.min())
                 if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
                     self._test(test, state, progress)
+                if progress.last_diagnosis < 0 or reached - progress.last_diagnosis >= config.diagnostics_interval:
+                    self._diagnose(diagnose, state, progress)
                 if self._stops_early(progress):
                     status = "stopped"
                     break
@@ -146,6 +149,8 @@ class Trainer:
                 self.reporter.speed(watch.speed(reached), _headline(progress))
         if status == "finished" and progress.last_test < int(state.t_env.min()):
             self._test(test, state, progress)
+        if status == "finished" and progress.last_diagnosis < int(state.t_env.min()):
+            self._diagnose(diagnose, state, progress)
         self._finish(state, progress, summary)
         return Outcome(status, state, progress)
 
@@ -159,6 +164,8 @@ class Trainer:
             f"replay buffer: {self.config.buffer_size} episodes x {len(self.seeds)} seed(s) = {shown}"
             f" ({self.config.buffer_dtype})"
         )
+        for line in self._about_the_team():
+            self.reporter.say(line)
         found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
         if found is None:
             self.reporter.rewind(0)
@@ -170,14 +177,37 @@ class Trainer:
         self.reporter.say(f"resuming at t_env {int(state.t_env.min()):,}")
         return state, progress
 
-    def _compile(self, state: RunState) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Compiles both programs before the clock of the run starts."""
+    def _about_the_team(self) -> list[str]:
+        """What a user should know about the frozen players, the prior and the size of an update."""
+        program = self.program
+        if program.team is None:
+            return []
+        names = program.team.names
+        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+        lines = [f"frozen players ({len(names)}): {shown}"]
+        if self.config.init_param_path is None:
+            lines.append("init_param_path: no pool given, so the frozen seats play untrained networks")
+        if program.sequences != self.config.batch_size:
+            lines.append(
+                f"one update sees batch_size {self.config.batch_size} x {program.spec.n_agents} seats = "
+                f"{program.sequences} episodes, of each the seat that learns; t_max is not affected"
+            )
+        if self.config.learner == "omg_learner":
+            found = "pre-trained" if program.prior is not None else "none given, it is learned along with the agent"
+            lines.append(f"subgoal prior: {found}")
+        return lines
+
+    def _compile(self, state: RunState) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any] | None]:
+        """Compiles all programs before the clock of the run starts; there may be nothing to diagnose."""
         self.reporter.step("compiling")
         started = time.perf_counter()
         chunk = self.program.chunk.lower(state).compile()  # type: ignore[attr-defined]
         test = self.program.test.lower(state).compile()  # type: ignore[attr-defined]
+        diagnose = None
+        if jax.eval_shape(self.program.diagnose, state):
+            diagnose = self.program.diagnose.lower(state).compile()  # type: ignore[attr-defined]
         self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")
-        return chunk, test
+        return chunk, test, diagnose
 
     def _test(self, test: Callable[..., Any], state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
@@ -190,7 +220,8 @@ class Trainer:
             if t_env == progress.tested_at[index]:
                 continue
             values = episode_rows(stats, index, prefix="test_")
-            progress.tested_at[index], progress.newest_test[index] = t_env, values
+            progress.tested_at[index] = t_env
+            progress.newest_test[index] = {**progress.newest_test[index], **values}
             rows += [Row(seed, t_env, name, value) for name, value in values.items()]
             score = values[key]
             if t_env > 0 and score > progress.best.get(str(seed), -math.inf):
@@ -199,6 +230,20 @@ class Trainer:
                     self.save_agent(self._one_seed(state, index), seed, t_env, "best", values)
         self.reporter.rows(rows)
         progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
+
+    def _diagnose(self, diagnose: Callable[..., Any] | None, state: RunState, progress: Progress) -> None:
+        """Measures of the opponent model on test episodes."""
+        progress.last_diagnosis = int(state.t_env.min())
+        if diagnose is None:
+            return
+        found = jax.device_get(diagnose(state))
+        rows: list[Row] = []
+        for index, seed in enumerate(self.seeds):
+            t_env = int(state.t_env[index])
+            values = {f"test_{name}": float(value[index]) for name, value in found.items()}
+            progress.newest_test[index] = {**progress.newest_test[index], **values}
+            rows += [Row(seed, t_env, name, value) for name, value in values.items()]
+        self.reporter.rows(rows)
 
     def _reached_goal(self, progress: Progress) -> bool:
         """Whether the newest test of every seed has `early_stop_value`."""

@@ -17,12 +17,16 @@ from jax import Array
 from omg.components import replay
 from omg.components.schedules import linear
 from omg.config import Config, update_rhythm
+from omg.controllers import TeamPolicy
 from omg.envs import Env, make_env
-from omg.learners import LEARNERS
-from omg.runners import EpisodeStats, play_episodes
+from omg.learners import OMGLearner, build_learner
+from omg.runners import EpisodeStats, Rollout, play_episodes
+from omg.training.start import adopt, load_prior_for, starting_weights
+from omg.training.team import build_team
 
 SEEDS_AXIS = "seeds"
 _TEST_STREAM = 0x7E57
+_EXAMINE_STREAM = 0xE8A1
 
 
 class RunState(NamedTuple):
@@ -40,6 +44,8 @@ class RunState(NamedTuple):
     """[] int32, episodes played by each seed."""
     stored: Array
     """[] int32, episodes put into the replay buffer; fewer than `episodes` after a resume without its buffer."""
+    squad: Any = None
+    """The frozen players of a team, the same for all seeds; None without a team."""
 
 
 class IterationLog(NamedTuple):
@@ -68,7 +74,16 @@ class Program:
         self.config = config
         self.env: Env = make_env(config.env, **config.env_args)
         self.spec = self.env.spec
-        self.learner = LEARNERS[config.learner](config, self.spec)
+        self.team = build_team(config, self.env)
+        self.partners = 0 if self.team is None else self.team.squad.size
+        draw = None if self.team is None else self.team.draw
+        self.learner = build_learner(config, self.spec, draw, self.partners)
+        self.prior = load_prior_for(config, self.spec)
+        if isinstance(self.learner, OMGLearner):
+            self.learner.learns_prior = self.prior is None
+        self.learner_watches = config.learner == "am_learner"
+        """Whether the learner has no seat itself."""
+        self.sequences = self._sequences_per_update()
         self.dtype = jnp.dtype(config.buffer_dtype)
         self.updates, self.period = update_rhythm(config)
         self.buckets = length_buckets(self.spec.episode_limit)
@@ -76,6 +91,18 @@ class Program:
         self.init: Callable[[Array], RunState] = jax.jit(self._init)
         self.chunk: Callable[[RunState], tuple[RunState, IterationLog]] = jax.jit(self._chunk, donate_argnums=0)
         self.test: Callable[[RunState], EpisodeStats] = jax.jit(self._test)
+        self.diagnose: Callable[[RunState], dict[str, Array]] = jax.jit(self._diagnose)
+
+    def _sequences_per_update(self) -> int:
+        """Episodes sampled for one update: `batch_size` of them, or with rotated seats as many for every seat."""
+        rotated = self.team is not None and self.config.is_agent_shift and not self.learner_watches
+        return self.config.batch_size * (self.spec.n_agents if rotated else 1)
+
+    def _play_with(self, player: Any, squad: Any) -> Any:
+        """The policy of all seats: the player itself, or a team that it sits in."""
+        if self.team is None:
+            return player
+        return TeamPolicy(player, squad, self.team.draw, tell_players=self.config.am_model == "identity_am")
 
     def _iterations_per_chunk(self) -> int:
         """Enough iterations to make the host's work negligible, few enough to test and log in time."""
@@ -92,30 +119,42 @@ class Program:
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.storage_shape()))
 
     def _storage(self) -> Any:
-        return replay.storage_for(self.spec, self.config.buffer_size, self.config.buffer_dtype)
+        kept = self.learner.kept
+        return replay.storage_for(
+            self.spec,
+            self.config.buffer_size,
+            self.config.buffer_dtype,
+            seat=self.team is not None,
+            columns=kept.columns,
+            state=kept.state,
+        )
 
     def _init(self, seeds: Array) -> RunState:
         """A fresh run for `seeds` [S] uint32."""
+        weights = starting_weights(self.config, self.spec, self.partners, len(seeds))
 
-        def one(seed: Array) -> tuple[Any, Any, Array]:
+        def one(seed: Array, weights: Any) -> tuple[Any, Any, Array]:
             key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-            return self.learner.init(learner_key), self._storage(), key
+            return adopt(self.learner.init(learner_key), self.prior, weights), self._storage(), key
 
-        learner, storage, key = jax.vmap(one)(seeds)
-        return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0), jnp.int32(0))
+        learner, storage, key = jax.vmap(one)(seeds, weights)
+        squad = None if self.team is None else self.team.squad
+        return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0), jnp.int32(0), squad)
 
     def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:
         def iteration(state: RunState, _: None) -> tuple[RunState, IterationLog]:
             episodes = state.episodes + self.config.batch_size_run
             stored = state.stored + self.config.batch_size_run
-            one = jax.vmap(partial(self._iterate, episodes=episodes, stored=stored), axis_name=SEEDS_AXIS)
+            one = jax.vmap(
+                partial(self._iterate, episodes=episodes, stored=stored, squad=state.squad), axis_name=SEEDS_AXIS
+            )
             learner, storage, key, t_env, log = one(state.learner, state.storage, state.key, state.t_env)
-            return RunState(learner, storage, key, t_env, episodes, stored), log
+            return RunState(learner, storage, key, t_env, episodes, stored, state.squad), log
 
         return jax.lax.scan(iteration, state, None, length=self.iterations)
 
     def _iterate(
-        self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array, stored: Array
+        self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array, stored: Array, squad: Any
     ) -> tuple[Any, Any, Array, Array, IterationLog]:
         """One seed: play `batch_size_run` episodes, store them, update. The counters include these episodes."""
         config = self.config
@@ -123,7 +162,7 @@ class Program:
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
         rollout = play_episodes(
             self.env,
-            self.learner.policy(learner),
+            self._play_with(self.learner.policy(learner), squad),
             play_key,
             config.batch_size_run,
             epsilon,
@@ -131,9 +170,9 @@ class Program:
             axis_name=SEEDS_AXIS,
         )
         assert rollout.batch is not None
-        storage = replay.insert(storage, rollout.batch, stored - config.batch_size_run)
+        storage = replay.insert(storage, self.learner.keep(rollout.batch), stored - config.batch_size_run)
         active = t_env < config.t_max
-        updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored)
+        updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored, t_env)
         # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.
         learner, key = jax.tree.map(lambda new, old: jnp.where(active, new, old), (updated, next_key), (learner, key))
         t_env = t_env + jnp.where(active, rollout.stats.lengths.sum(), 0)
@@ -141,49 +180,75 @@ class Program:
         return learner, storage, key, t_env, log
 
     def _learn(
-        self, learner: Any, storage: Any, key: Array, episodes: Array, stored: Array
+        self, learner: Any, storage: Any, key: Array, episodes: Array, stored: Array, t_env: Array
     ) -> tuple[Any, dict[str, Array], Array]:
         """The updates due after `episodes` episodes; returns the learner, mean metrics and the number of updates."""
         config = self.config
         size = jnp.minimum(stored, config.buffer_size)
-        batches = replay.sample_indices(key, size, config.buffer_size, config.batch_size, self.updates)
+        key, update_key = jax.random.split(key)
+        batches = replay.sample_indices(key, size, config.buffer_size, self.sequences, self.updates)
+        keys = jax.random.split(update_key, self.updates)
         longest = replay.gather_lengths(storage, batches).max(axis=1)
         longest = jax.lax.pmax(longest, SEEDS_AXIS)
         bucket = jnp.sum(longest[:, None] > jnp.asarray(self.buckets)[None, :-1], axis=1)
         first = episodes - config.batch_size_run
         reached = first + ((jnp.arange(self.updates) + 1) * config.batch_size_run) // self.updates
 
-        def update(learner: Any, due: tuple[Array, Array, Array]) -> tuple[Any, dict[str, Array]]:
-            indices, bucket, episode = due
+        def update(learner: Any, due: tuple[Array, Array, Array, Array]) -> tuple[Any, dict[str, Array]]:
+            indices, bucket, episode, key = due
 
             def at_length(length: int, learner: Any, indices: Array) -> tuple[Any, dict[str, Array]]:
-                return self.learner.update(learner, replay.gather(storage, indices, length), episode)
+                return self.learner.update(learner, replay.gather(storage, indices, length), episode, t_env, key)
 
             branches = [partial(at_length, length) for length in self.buckets]
             return jax.lax.switch(bucket, branches, learner, indices)
 
         def run() -> tuple[Any, dict[str, Array], Array]:
-            changed, metrics = jax.lax.scan(update, learner, (batches, bucket, reached))
+            changed, metrics = jax.lax.scan(update, learner, (batches, bucket, reached, keys))
             return changed, jax.tree.map(lambda values: values.mean(axis=0), metrics), jnp.int32(self.updates)
 
         def wait() -> tuple[Any, dict[str, Array], Array]:
             shapes = jax.eval_shape(run)[1]
             return learner, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes), jnp.int32(0)
 
-        due = (stored >= config.batch_size) & ((episodes // config.batch_size_run) % self.period == 0)
+        due = (stored >= self.sequences) & ((episodes // config.batch_size_run) % self.period == 0)
         return jax.lax.cond(due, run, wait)
 
     def _test(self, state: RunState) -> EpisodeStats:
         """Plays `test_nepisode` test episodes per seed, [S, N]; leaves the run's random numbers alone."""
-        epsilon = 0.0 if self.config.test_greedy else self.config.epsilon_finish
 
         def one(learner: Any, key: Array) -> EpisodeStats:
-            test_key = jax.random.fold_in(key, _TEST_STREAM)
-            policy = self.learner.policy(learner)
-            episodes = self.config.test_nepisode
-            rollout = play_episodes(
-                self.env, policy, test_key, episodes, jnp.float32(epsilon), record=False, axis_name=SEEDS_AXIS
-            )
-            return rollout.stats
+            return self._test_games(self.learner.tested(learner), state.squad, key, record=False).stats
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)
+
+    def _diagnose(self, state: RunState) -> dict[str, Array]:
+        """What the learner measures on test episodes, and how its controls play the same games: name -> [S]."""
+
+        def one(learner: Any, key: Array) -> dict[str, Array]:
+            rollout = self._test_games(self.learner.tested(learner), state.squad, key, record=True)
+            assert rollout.batch is not None
+            metrics = self.learner.examine(learner, rollout.batch, jax.random.fold_in(key, _EXAMINE_STREAM))
+            normal = _means(rollout.stats)
+            for prefix, player in self.learner.controls(learner).items():
+                changed = _means(self._test_games(player, state.squad, key, record=False).stats)
+                metrics |= {f"{prefix}{name}_drop": normal[name] - value for name, value in changed.items()}
+            return metrics
+
+        return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)
+
+    def _test_games(self, player: Any, squad: Any, key: Array, *, record: bool) -> Rollout:
+        """Test episodes of one seed; the same games whoever plays them."""
+        return play_episodes(
+            self.env,
+            self._play_with(None if self.learner_watches else player, squad),
+            jax.random.fold_in(key, _TEST_STREAM),
+            self.config.test_nepisode,
+            jnp.float32(0.0 if self.config.test_greedy else self.config.epsilon_finish),
+            record=record,
+            axis_name=SEEDS_AXIS,
+        )
+
+
+def _means(stats: EpisodeStats) -> dict[str, Array]:
+    return {"return": stats.returns.mean(), **{name: values.mean() for name, values in stats.metrics.items()}}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omg.envs import EnvSpec
-from omg.runners import EpisodeStats
+from omg.runners import OWN_RETURN, EpisodeStats
 from omg.training.program import IterationLog
 
 
@@ -78,7 +78,7 @@ class Summary:
             "ep_length_mean": sums["ep_length"] / count,
             "epsilon": sums["epsilon"],
         }
-        values |= {f"{name}_mean": sums[name] / count for name in self.spec.metrics}
+        values |= {f"{name}_mean": sums[name] / count for name in (*self.spec.metrics, OWN_RETURN) if name in sums}
         updates = sums["updates"]
         if updates:
             prefix = "learner."

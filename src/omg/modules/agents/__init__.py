@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omg.modules.agents.base import Agent, AgentSizes
+from omg.modules.agents.dueling import DuelingAgent
 from omg.modules.agents.idv_rnn import IndividualRNNAgent
 from omg.modules.agents.rnn import RNNAgent
 
-__all__ = ["AGENTS", "Agent", "AgentSizes", "IndividualRNNAgent", "RNNAgent"]
+__all__ = ["AGENTS", "Agent", "AgentSizes", "DuelingAgent", "IndividualRNNAgent", "RNNAgent"]
 
 AGENTS: dict[str, Callable[..., Agent]] = {
     "rnn": RNNAgent,
     "idv_rnn": IndividualRNNAgent,
+    "dueling": DuelingAgent,
 }

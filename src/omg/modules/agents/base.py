@@ -2,7 +2,11 @@
 
 An agent is evaluated in three parts, so that only the recurrence runs step by step: `embed` (all time steps at once),
 `unroll` or `step` (the recurrence), `head` (all time steps at once). Letters in shapes: B episodes, T time slots,
-A seats, O observation features, F extra features, G width of the embedded input, H hidden features, U actions.
+A seats, O observation features, F extra features, W width of the first layer, G width of the embedded input, H hidden
+features, U actions.
+
+All functions also work on some seats only: the axis A then holds those, and `seats` says which they are. It is None
+for all seats in their order, else integers that broadcast against the axes before the last of the other arguments.
 """
 
 from __future__ import annotations
@@ -35,31 +39,44 @@ class AgentSizes(NamedTuple):
 class Agent(Protocol):
     """A network, i.e. a pytree whose leaves are all float arrays."""
 
-    def initial(self, batch: int) -> Array:
-        """Recurrent state before the first step, [B, A, H]."""
+    def initial(self, batch: int, seats: int | None = None) -> Array:
+        """Recurrent state before the first step, [B, A, H]; `seats` is the number of seats, None for all."""
         ...
 
-    def embed(self, obs: Array, last_action: Array, features: Array | None = None) -> Array:
-        """The part of the network before the recurrence.
+    def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
+        """The part of the network before the recurrence; `activate(weigh_inputs(...) + weigh_features(...))`.
 
         Args:
             obs: [..., A, O], or [..., 1, O] when all seats see the same.
             last_action: [..., A] integers, -1 for none.
             features: [..., A, F]; None exactly when the agent was built with `feature_dim` 0.
+            seats: [..., A] integers or None.
 
         Returns:
             [..., A, G].
         """
         ...
 
-    def step(self, gates_in: Array, h: Array) -> Array:
+    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
+        """The first layer's sum over everything but the features, [..., A, W]; arguments as in `embed`."""
+        ...
+
+    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
+        """The first layer's sum over the features: [..., A, F] -> [..., A, W]."""
+        ...
+
+    def activate(self, x: Array, seats: Array | None = None) -> Array:
+        """From the first layer's sum to the embedded input: [..., A, W] -> [..., A, G]."""
+        ...
+
+    def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
         """One step of the recurrence: [..., A, G] and [..., A, H] -> [..., A, H]."""
         ...
 
-    def unroll(self, gates_in: Array, h0: Array) -> Array:
-        """The recurrence over a sequence: [B, T, A, G] and [B, A, H] -> [B, T, A, H]."""
+    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
+        """The recurrence over a sequence: [B, T, A, G] and [B, A, H] -> [B, T, A, H]; `seats` [B, A] or None."""
         ...
 
-    def head(self, h: Array) -> Array:
+    def head(self, h: Array, seats: Array | None = None) -> Array:
         """Action values or logits: [..., A, H] -> [..., A, U]."""
         ...

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
+from omg.modules.agents.inputs import check_features
 from omg.modules.agents.rnn import RNNAgent
 
 
@@ -22,28 +25,63 @@ class IndividualRNNAgent(eqx.Module):
         self.sizes = sizes
         self.seats = jax.vmap(lambda seat_key: RNNAgent(sizes, key=seat_key))(jax.random.split(key, sizes.n_agents))
 
-    def initial(self, batch: int) -> Array:
+    def initial(self, batch: int, seats: int | None = None) -> Array:
         """Zeros, [B, A, H]."""
-        return jnp.zeros((batch, self.sizes.n_agents, self.sizes.hidden_dim))
+        return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self.sizes.hidden_dim))
 
-    def embed(self, obs: Array, last_action: Array, features: Array | None = None) -> Array:
+    def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
         """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, 3H]."""
+        check_features(self.sizes, features)
+        x = self.weigh_inputs(obs, last_action, seats)
+        return self.activate(x if features is None else x + self.weigh_features(features, seats), seats)
+
+    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
+        """[..., A or 1, O], [..., A] -> [..., A, W]."""
+        # The last action travels as one more column of the observation, so that both are cut by seat alike.
         obs = jnp.broadcast_to(obs, (*last_action.shape, obs.shape[-1]))
+        rows = jnp.concatenate([obs, last_action[..., None].astype(obs.dtype)], axis=-1)
+        everyone = jnp.arange(self.sizes.n_agents)
 
-        def embed_seat(net: RNNAgent, obs: Array, last: Array, extra: Array | None, seat: Array) -> Array:
-            return net.input_gates(net.first_layer(obs, last, extra, seat))
+        def weigh(net: RNNAgent, rows: Array, seat: Array) -> Array:
+            return net.weigh_inputs(rows[..., None, :-1], rows[..., None, -1].astype(jnp.int32), seat[None])[..., 0, :]
 
-        over_seats = jax.vmap(embed_seat, in_axes=(0, -2, -1, -2, 0), out_axes=-2)
-        return over_seats(self.seats, obs, last_action, features, jnp.arange(self.sizes.n_agents))
+        return self._by_seat(lambda nets, x: _over_seats(weigh, nets, x, everyone), seats, rows)
 
-    def step(self, gates_in: Array, h: Array) -> Array:
+    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
+        """[..., A, F] -> [..., A, W]."""
+        return self._by_seat(lambda nets, x: _over_seats(RNNAgent.weigh_features, nets, x), seats, features)
+
+    def activate(self, x: Array, seats: Array | None = None) -> Array:
+        """[..., A, W] -> [..., A, 3H]."""
+        return self._by_seat(lambda nets, x: _over_seats(RNNAgent.activate, nets, x), seats, x)
+
+    def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
         """[..., A, 3H], [..., A, H] -> [..., A, H]."""
-        return jax.vmap(RNNAgent.step, in_axes=(0, -2, -2), out_axes=-2)(self.seats, gates_in, h)
+        over_seats = jax.vmap(RNNAgent.step, in_axes=(0, -2, -2), out_axes=-2)
+        return self._by_seat(over_seats, seats, gates_in, h)
 
-    def unroll(self, gates_in: Array, h0: Array) -> Array:
+    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
         """[B, T, A, 3H], [B, A, H] -> [B, T, A, H]."""
-        return jax.vmap(RNNAgent.unroll, in_axes=(0, 2, 1), out_axes=2)(self.seats, gates_in, h0)
+        over_seats = jax.vmap(RNNAgent.unroll, in_axes=(0, -2, -2), out_axes=-2)
+        return self._by_seat(over_seats, None if seats is None else seats[:, None], gates_in, h0)
 
-    def head(self, h: Array) -> Array:
+    def head(self, h: Array, seats: Array | None = None) -> Array:
         """[..., A, H] -> [..., A, U]."""
-        return jax.vmap(RNNAgent.head, in_axes=(0, -2), out_axes=-2)(self.seats, h)
+        return self._by_seat(lambda nets, x: _over_seats(RNNAgent.head, nets, x), seats, h)
+
+    def _by_seat(self, run: Callable[..., Array], seats: Array | None, *rows: Array) -> Array:
+        """Runs each row [..., m, X] through the network of its seat.
+
+        With `seats` given, the networks of all seats are run on every row and the right one is picked afterwards:
+        copying each row's weights instead would move far more memory than these small products cost.
+        """
+        if seats is None:
+            return run(self.seats, *rows)
+        every = run(self.seats, *(jnp.repeat(values[..., None, :], self.sizes.n_agents, axis=-2) for values in rows))
+        index = jnp.broadcast_to(seats, every.shape[:-2])[..., None, None]
+        return jnp.take_along_axis(every, index, axis=-2)[..., 0, :]
+
+
+def _over_seats(function: Callable[..., Array], nets: RNNAgent, rows: Array, *per_seat: Array) -> Array:
+    """[..., A, X] -> [..., A, Y], network by network."""
+    return jax.vmap(function, in_axes=(0, -2, *(0 for _ in per_seat)), out_axes=-2)(nets, rows, *per_seat)

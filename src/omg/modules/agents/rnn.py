@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
-from omg.modules.layers import Linear, rows_times, select_rows
-from omg.modules.recurrent import gru_cell, gru_unroll
+from omg.modules.agents.inputs import check_features, weigh_features, weigh_inputs
+from omg.modules.layers import Linear
+from omg.modules.recurrent import gru_cell, unroll_rows
 
 
 class RNNAgent(eqx.Module):
@@ -33,56 +34,36 @@ class RNNAgent(eqx.Module):
         self.hidden_gates = Linear(sizes.hidden_dim, 3 * sizes.hidden_dim, key=keys[2])
         self.fc2 = Linear(sizes.hidden_dim, sizes.n_actions, key=keys[3])
 
-    def initial(self, batch: int) -> Array:
+    def initial(self, batch: int, seats: int | None = None) -> Array:
         """Zeros, [B, A, H]."""
-        return jnp.zeros((batch, self.sizes.n_agents, self.sizes.hidden_dim))
+        return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self.sizes.hidden_dim))
 
-    def embed(self, obs: Array, last_action: Array, features: Array | None = None) -> Array:
+    def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
         """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, 3H]."""
-        x = self.first_layer(obs, last_action, features, jnp.arange(self.sizes.n_agents))
-        # Only with neither last action nor seat among the inputs can an axis of one seat have survived.
-        x = jnp.broadcast_to(x, (*x.shape[:-2], self.sizes.n_agents, x.shape[-1]))
-        return self.input_gates(x)
+        check_features(self.sizes, features)
+        x = self.weigh_inputs(obs, last_action, seats)
+        return self.activate(x if features is None else x + self.weigh_features(features))
 
-    def first_layer(self, obs: Array, last_action: Array, features: Array | None, seats: Array) -> Array:
-        """Linear and ReLU over [obs | last action | seat | features], part by part and without building that input.
+    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
+        """[..., A or 1, O], [..., A] -> [..., A, W]."""
+        return weigh_inputs(self.fc1, self.sizes, obs, last_action, seats)
 
-        Args:
-            obs: [..., O].
-            last_action: [...] integers, -1 for none.
-            features: [..., F] or None.
-            seats: Integers, broadcastable to [...].
+    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
+        """[..., F] -> [..., W]; the same for every seat."""
+        return weigh_features(self.fc1, self.sizes, features)
 
-        Returns:
-            [..., H].
-        """
-        if (features is None) != (self.sizes.feature_dim == 0):
-            raise ValueError(f"features given: {features is not None}; feature_dim is {self.sizes.feature_dim}")
-        weight, row = self.fc1.weight, self.sizes.obs_dim
-        constant = self.fc1.bias
-        x = rows_times(obs, weight[:row])
-        if self.sizes.use_last_action:
-            x = x + select_rows(weight[row : row + self.sizes.n_actions], last_action)
-            row += self.sizes.n_actions
-        if self.sizes.use_agent_id:
-            constant = constant + weight[row + seats]
-            row += self.sizes.n_agents
-        if features is not None:
-            x = x + rows_times(features, weight[row:])
-        return jax.nn.relu(x + constant)
+    def activate(self, x: Array, seats: Array | None = None) -> Array:
+        """[..., W] -> [..., 3H]; the same for every seat."""
+        return self.input_gates(jax.nn.relu(x))
 
-    def step(self, gates_in: Array, h: Array) -> Array:
-        """[..., 3H], [..., H] -> [..., H]."""
+    def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
+        """[..., 3H], [..., H] -> [..., H]; the same for every seat."""
         return gru_cell(gates_in, h, self.hidden_gates.weight, self.hidden_gates.bias)
 
-    def unroll(self, gates_in: Array, h0: Array) -> Array:
-        """[B, T, ..., 3H], [B, ..., H] -> [B, T, ..., H]."""
-        batch, time = gates_in.shape[:2]
-        time_first = jnp.swapaxes(gates_in, 0, 1).reshape(time, -1, gates_in.shape[-1])
-        rows = h0.reshape(-1, h0.shape[-1])
-        states = gru_unroll(time_first, rows, self.hidden_gates.weight, self.hidden_gates.bias)
-        return jnp.swapaxes(states.reshape(time, batch, *h0.shape[1:]), 0, 1)
+    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
+        """[B, T, ..., 3H], [B, ..., H] -> [B, T, ..., H]; the same for every seat."""
+        return unroll_rows(gates_in, h0, self.hidden_gates.weight, self.hidden_gates.bias)
 
-    def head(self, h: Array) -> Array:
-        """[..., H] -> [..., U]."""
+    def head(self, h: Array, seats: Array | None = None) -> Array:
+        """[..., H] -> [..., U]; the same for every seat."""
         return self.fc2(h)

@@ -1,0 +1,70 @@
+"""What every scripted player is, and the one that needs no knowledge of the game."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components.selectors import random_legal
+
+if TYPE_CHECKING:
+    from omg.controllers.base import PlayerView
+    from omg.envs.base import Observation
+
+
+class ScriptedPlayer(eqx.Module):
+    """Follows fixed rules, by what it sees now and by nothing else.
+
+    A pytree without leaves: there is nothing in it that could be learned. It satisfies `base.Player` in single seats
+    and `base.Policy` in all seats. It reads the observation, never the state, so it fits agents of either
+    `obs_is_state`.
+    """
+
+    @abstractmethod
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """The rules.
+
+        Args:
+            obs: [N, m, O], what m seats of N games see.
+            avail: [N, m, U] bool.
+            seats: [N, m] int32, their numbers.
+            key: consumed.
+
+        Returns:
+            Legal actions [N, m] int32.
+        """
+
+    def initial_seats(self, batch: int, seats: int) -> None:
+        """No memory."""
+
+    def act_seats(
+        self, view: PlayerView, memory: None, key: Array, epsilon: Array | float
+    ) -> tuple[Array, None, dict[str, Array]]:
+        """See `base.Player.act_seats`. Does not explore, stores nothing."""
+        return self.choose(view.obs, view.avail, view.seats, key), None, {}
+
+    def initial(self, batch: int, key: Array) -> None:
+        """No memory."""
+
+    def act(
+        self, observation: Observation, memory: None, key: Array, epsilon: Array | float
+    ) -> tuple[Array, None, dict[str, Array]]:
+        """See `base.Policy.act`. Does not explore, stores nothing."""
+        shape = observation.avail.shape[:2]
+        seats = jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32), shape)
+        return self.choose(observation.obs, observation.avail, seats, key), None, {}
+
+    def lineup(self, memory: None) -> None:
+        """One player in all seats."""
+
+
+class RandomPlayer(ScriptedPlayer):
+    """All legal actions are equally likely."""
+
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """See `ScriptedPlayer.choose`."""
+        return random_legal(avail, key)

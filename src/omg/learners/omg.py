@@ -1,0 +1,236 @@
+"""`omg_learner`: Q-learning of Q(s, g, a), where g is the subgoal that the opponent model infers.
+
+For every step of a played episode, with E the frozen prior's encoding and s_{t+1} ... s_{t+H} the states that really
+came (the last one repeats past the end):
+
+- *selector*: candidates E(s_{t+1}) ... E(s_{t+H}); V(s_t, g) is the mean (`omg_value`) of Q(s_t, g, a) over legal a;
+  the selected subgoal is the candidate with the highest V (optimistic) or the lowest (conservative), or a random one,
+  the next, the third (`subgoal_mode`);
+- *mix*: g_t is the selected one with a probability that falls to zero, else the inferred one (`omg_q_input`);
+- *Q*: y_t = r_t + gamma max_a Q'(s_{t+1}, g_t, a), the same g on both sides (`omg_bootstrap`), everything else as in
+  `q_learner`;
+- *inference*: reconstruction + 0.001 KL(inferred || E(selected state)), with an optimiser of its own.
+
+The recurrent state is carried along the subgoals actually used. All H candidates of all steps, and Q of the next
+states with the same g, start from it and are one evaluation of the recurrent cell each, not loops.
+
+Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, H horizon, U actions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from omg.components import EpisodeBatch, lengths, loss_mask, take_seats
+from omg.components.schedules import linear
+from omg.controllers import BasicMAC, Columns, TeamDraw
+from omg.errors import UserError
+from omg.learners.prior import prior_loss, read_statistics
+from omg.learners.q import ModelUpdate, QLearner, QState
+from omg.learners.subgoal_measures import examine_subgoals
+from omg.modules.opponent_models import OpponentModel, SubgoalModel
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.envs.base import EnvSpec
+
+
+class Selection(NamedTuple):
+    """What the selector picked for every step."""
+
+    offset: Array
+    """[B, T, m] int32, how many steps ahead the selected state lies: 1 to H, less at the end of an episode."""
+    mean: Array
+    """[B, T, m, D], the prior's encoding of the selected state."""
+    log_var: Array
+    """[B, T, m, D]."""
+    spread: Array
+    """[B, T, m], highest minus lowest V of the candidates: how much the choice matters to the agent."""
+
+
+class OMGLearner(QLearner):
+    """Q-learning with inferred subgoals."""
+
+    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+        if config.am_model != "omg_am":
+            raise UserError(f"learner: omg_learner trains am_model=omg_am, got am_model={config.am_model}.")
+        super().__init__(config, spec, team, partners)
+        self.learns_prior = False
+        """Whether the prior is learned along with everything else, because there is no pre-trained one."""
+
+    def trained(self, model: OpponentModel | None) -> Any:
+        """All of the model but the prior, unless that is learned along."""
+        assert isinstance(model, SubgoalModel)
+        return model if self.learns_prior else model.with_prior(None)
+
+    def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+        """What the inferred subgoals say about the future and about the others; see `subgoal_measures`."""
+        columns = state.mac.columns(batch, self.main_seats(batch))
+        model = state.mac.opponent_model
+        assert isinstance(model, SubgoalModel)
+        return examine_subgoals(model, batch, columns, self.config.omg_horizon, self.partners)
+
+    def _learn_model(
+        self, state: QState, batch: EpisodeBatch, columns: Columns, t_env: Array | int, key: Array | None
+    ) -> ModelUpdate:
+        config = self.config
+        model = state.mac.opponent_model
+        assert isinstance(model, SubgoalModel)
+        assert key is not None
+        infer_key, select_key, mix_key, loss_key = jax.random.split(key, 4)
+        inputs, mask = columns.model_inputs(), loss_mask(batch)
+        if self.learns_prior:
+            model = model.with_prior(read_statistics(model.prior, inputs.seen, batch))
+        inferred = model.features(model.unroll(inputs), infer_key if config.omg_sample else None)
+        selection = self.select(state.mac, batch, columns, inferred, select_key)
+
+        def loss(trained: SubgoalModel) -> tuple[Array, dict[str, Array]]:
+            whole = trained if self.learns_prior else trained.with_prior(model.prior)
+            played = jax.tree.map(lambda values: values[:, :-1], whole.unroll(inputs))
+            value, metrics = whole.subgoal_loss(
+                played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
+            )
+            if self.learns_prior:
+                rows, weight = inputs.seen[:, :-1], mask
+                prior_value, prior_metrics = prior_loss(whole.prior, rows, weight, config.prior_kl_weight, loss_key)
+                value, metrics = value + prior_value, metrics | prior_metrics
+            return value, metrics
+
+        trained = self.trained(model)
+        (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+        steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
+        trained = optax.apply_updates(trained, steps)
+        changed = trained if self.learns_prior else trained.with_prior(model.prior)
+        features, share = self._mix(inferred, selection, t_env, mix_key)
+        metrics |= {"omg_selected_share": share, **_selection_metrics(selection, mask, config.omg_horizon)}
+        return ModelUpdate(changed, opt_state, state.mac.control(features), metrics)
+
+    def select(self, mac: BasicMAC, batch: EpisodeBatch, columns: Columns, inferred: Array, key: Array) -> Selection:
+        """Picks for every step which of the coming states its subgoal is.
+
+        Args:
+            mac: The controller before the update.
+            batch: Played episodes.
+            columns: The same, as the seats that learn saw them.
+            inferred: [B, T+1, m, D], the subgoals that the recurrent state is carried along.
+            key: For `subgoal_mode: random`.
+        """
+        config, model = self.config, mac.opponent_model
+        assert isinstance(model, SubgoalModel)
+        horizon, steps = config.omg_horizon, batch.actions.shape[1] - 1
+        seen = columns.model_inputs().seen
+        length = lengths(batch)
+        mean, log_var = model.prior.encode(seen)
+        mean, log_var = (_past_the_end(values, length, horizon) for values in (mean, log_var))
+        values = None
+        if config.subgoal_mode in ("optimistic", "conservative"):
+            values = self._candidate_values(mac, batch, columns, inferred, mean, steps)
+            best = jnp.argmax if config.subgoal_mode == "optimistic" else jnp.argmin
+            offset = best(values, axis=2) + 1
+        else:
+            shape = (batch.actions.shape[0], steps, self.seats)
+            fixed = {"next": 1, "k3": min(3, horizon)}
+            if config.subgoal_mode == "random":
+                offset = jax.random.randint(key, shape, 1, horizon + 1)
+            else:
+                offset = jnp.full(shape, fixed[config.subgoal_mode])
+        left = length[:, None, None] - jnp.arange(steps)[None, :, None]
+        offset = jnp.minimum(offset, jnp.maximum(left, 1)).astype(jnp.int32)
+        index = (jnp.arange(steps)[None, :, None] + offset)[..., None]
+        goal_mean, goal_log_var = (jnp.take_along_axis(value, index, axis=1) for value in (mean, log_var))
+        spread = jnp.zeros(offset.shape) if values is None else values.max(axis=2) - values.min(axis=2)
+        return lax.stop_gradient(Selection(offset, goal_mean, goal_log_var, spread))
+
+    def _candidate_values(
+        self, mac: BasicMAC, batch: EpisodeBatch, columns: Columns, inferred: Array, goals: Array, steps: int
+    ) -> Array:
+        """V(s_t, g) of all candidates, [B, T, H, m]; `goals` [B, T+1+H, m, D] are the encodings of all slots."""
+        horizon = self.config.omg_horizon
+        x = mac.weigh(columns)
+        hidden = mac.remember(columns, mac.agent.activate(x + mac.weigh_inferred(columns, inferred), _timed(columns)))
+        start = jnp.zeros_like(hidden[:, :1])
+        before = jnp.concatenate([start, hidden[:, : steps - 1]], axis=1)
+        # The first layer's part of each slot's encoding is computed once; candidate k is the same array k slots later.
+        weighed = mac.weigh_inferred(columns, goals)
+        shifted = jnp.stack([weighed[:, k : k + steps] for k in range(1, horizon + 1)], axis=2)
+        seats = None if columns.seats is None else columns.seats[:, None, None]
+        gates_in = mac.agent.activate(x[:, :steps, None] + shifted, seats)
+        q = mac.agent.head(mac.agent.step(gates_in, before[:, :, None], seats), seats)
+        avail = batch.avail[:, :steps]
+        if columns.seats is not None and avail.shape[2] != self.seats:
+            avail = take_seats(avail, columns.seats)
+        return state_value(q, avail[:, :, None], self.config.omg_value)
+
+    def _mix(self, inferred: Array, selection: Selection, t_env: Array | int, key: Array) -> tuple[Array, Array]:
+        """The subgoals [B, T+1, m, D] that Q learns with, and the share of selected ones."""
+        config = self.config
+        shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
+        if config.omg_q_input == "mix":
+            share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, config.omg_mix_anneal_time)
+        else:
+            share = jnp.float32(shares[config.omg_q_input])
+        chosen = jax.random.uniform(key, selection.offset.shape) < share
+        mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
+        return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
+
+    def _values(self, mac: BasicMAC, columns: Columns, features: Array | None) -> tuple[Array, Array]:
+        assert features is not None
+        if self.config.omg_bootstrap == "next":
+            return super()._values(mac, columns, features)
+        x = mac.weigh(columns)
+        weighed = mac.weigh_inferred(columns, features)
+        seats = _timed(columns)
+        hidden = mac.remember(columns, mac.agent.activate(x + weighed, seats))
+        # One step from the state behind (s_t, g_t), with what is seen next but the same subgoal; only targets use it.
+        agent, x, weighed, before = lax.stop_gradient((mac.agent, x[:, 1:], weighed[:, :-1], hidden[:, :-1]))
+        following = agent.head(agent.step(agent.activate(x + weighed, seats), before, seats), seats)
+        return mac.values(columns, hidden), following
+
+
+def state_value(q: Array, avail: Array, kind: str) -> Array:
+    """V(s, g) from Q(s, g, a): `mean`, `max` or `softmax`-weighted mean over legal actions; 0 where none is legal.
+
+    Args:
+        q: [..., U].
+        avail: [..., U] bool, broadcastable.
+        kind: What `omg_value` says.
+
+    Returns:
+        [...].
+    """
+    avail = jnp.broadcast_to(avail, q.shape)
+    if kind == "max":
+        best = jnp.where(avail, q, -jnp.inf).max(axis=-1)
+        return jnp.where(avail.any(axis=-1), best, 0.0)
+    if kind == "softmax":
+        return (jax.nn.softmax(q, axis=-1, where=avail) * q).sum(axis=-1)
+    return jnp.where(avail, q, 0.0).sum(axis=-1) / jnp.maximum(avail.sum(axis=-1), 1)
+
+
+def _past_the_end(values: Array, length: Array, horizon: int) -> Array:
+    """Values [B, T+1, ...] with `horizon` more slots; all slots behind an episode's last state hold that state's."""
+    slots = values.shape[1]
+    last = jnp.take_along_axis(values, length.reshape(-1, *(1,) * (values.ndim - 1)), axis=1)
+    behind = jnp.arange(slots) > length[:, None]
+    kept = jnp.where(behind.reshape(*behind.shape, *(1,) * (values.ndim - 2)), last, values)
+    return jnp.concatenate([kept, jnp.repeat(last, horizon, axis=1)], axis=1)
+
+
+def _selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[str, Array]:
+    """`omg_offset_mean`, the shares `omg_offset_1` ... `omg_offset_H`, and `omg_value_spread`."""
+    weight = mask[..., None] / jnp.maximum(mask.sum() * selection.offset.shape[-1], 1.0)
+    shares = {f"omg_offset_{k}": ((selection.offset == k) * weight).sum() for k in range(1, horizon + 1)}
+    return {
+        "omg_offset_mean": (selection.offset * weight).sum(),
+        "omg_value_spread": (selection.spread * weight).sum(),
+        **shares,
+    }
+
+
+def _timed(columns: Columns) -> Array | None:
+    return None if columns.seats is None else columns.seats[:, None]

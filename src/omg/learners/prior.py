@@ -1,0 +1,137 @@
+"""`am_learner`: the subgoal prior, a variational autoencoder over what seats see, learned from a pool's games.
+
+    loss = mean squared error of the reconstruction (normalised units, mean over features)
+           + prior_kl_weight * KL(encoding || N(0, 1)) (summed over the subgoal's features)
+
+as a mean over the steps that were played and the seats. Frozen players act; the learner only watches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.controllers import TeamDraw
+from omg.learners.base import Kept
+from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.gaussians import kl_to_standard, sample
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.envs.base import EnvSpec
+
+ACTIVE_VARIANCE = 0.01
+"""A subgoal feature counts as used when its mean varies more than this over states."""
+
+
+class PriorState(NamedTuple):
+    """Everything that learning changes."""
+
+    prior: Prior
+    opt_state: optax.OptState
+    updates: Array
+    """int32 scalar, gradient updates so far."""
+
+
+class PriorLearner:
+    """Learns a `Prior` from the games of frozen players."""
+
+    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+        self.config = config
+        self.spec = spec
+        self.optimiser = optax.adam(config.am_lr)
+        self.kept = Kept(columns=None, state=config.obs_is_state)
+
+    def init(self, key: Array) -> PriorState:
+        """A new prior."""
+        width = self.spec.state_dim if self.config.obs_is_state else self.spec.obs_dim
+        prior = Prior(width, self.config.subgoal_dim, key=key)
+        return PriorState(prior, self.optimiser.init(prior), jnp.zeros((), jnp.int32))
+
+    def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
+        """All observations, or only the state."""
+        return batch if self.kept.state else batch._replace(state=batch.state[..., :0])
+
+    def policy(self, state: PriorState) -> None:
+        """It does not act."""
+
+    def tested(self, state: PriorState) -> Prior:
+        """What is saved: the prior."""
+        return state.prior
+
+    def controls(self, state: PriorState) -> dict[str, Prior]:
+        """None."""
+        return {}
+
+    def update(
+        self, state: PriorState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+    ) -> tuple[PriorState, dict[str, Array]]:
+        """One gradient update; metrics as in `prior_loss`."""
+        seen = self._seen(batch)
+        prior = read_statistics(state.prior, seen, batch)
+
+        def loss(prior: Prior) -> tuple[Array, dict[str, Array]]:
+            return prior_loss(prior, seen[:, :-1], loss_mask(batch), self.config.prior_kl_weight, key)
+
+        (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(prior)
+        steps, opt_state = self.optimiser.update(gradients, state.opt_state)
+        return PriorState(optax.apply_updates(prior, steps), opt_state, state.updates + 1), metrics
+
+    def examine(self, state: PriorState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+        """The same loss on games never trained on, the error in original units and how much of the subgoal is used.
+
+        Metrics: those of `prior_loss`; `prior_rmse` (root of the mean squared error of the decoded mean, original
+        units, all features together); `prior_active` (subgoal features whose mean varies by more than 0.01 over
+        states); `prior_explained` (share of the views' variance that the decoded mean explains).
+        """
+        seen, mask = self._seen(batch)[:, :-1], loss_mask(batch)
+        _, metrics = prior_loss(state.prior, seen, mask, self.config.prior_kl_weight, key)
+        mean, _ = state.prior.encode(seen)
+        error = ((state.prior.decode(mean) - seen) ** 2).mean(axis=-1)
+        normal = state.prior.normalise(seen)
+        unexplained = ((state.prior.decode_normalised(mean) - normal) ** 2).mean(axis=-1)
+        centre = jax.vmap(lambda feature: masked_mean(feature, mask), in_axes=-1)(mean)
+        variance = jax.vmap(lambda feature: masked_mean(feature, mask), in_axes=-1)((mean - centre) ** 2)
+        return metrics | {
+            "prior_rmse": jnp.sqrt(masked_mean(error, mask)),
+            "prior_active": (variance > ACTIVE_VARIANCE).sum().astype(jnp.float32),
+            "prior_explained": 1.0 - masked_mean(unexplained, mask) / masked_mean((normal**2).mean(axis=-1), mask),
+        }
+
+    def _seen(self, batch: EpisodeBatch) -> Array:
+        """[B, T+1, seats, O], or [B, T+1, 1, S]."""
+        return batch.state[:, :, None] if self.config.obs_is_state else batch.obs
+
+
+def prior_loss(prior: Prior, seen: Array, mask: Array, weight: float, key: Array) -> tuple[Array, dict[str, Array]]:
+    """The loss of the module's text.
+
+    Args:
+        prior: To be learned.
+        seen: [B, T, m, O] views in original units.
+        mask: [B, T] of zeros and ones.
+        weight: Of the divergence.
+        key: Of the drawn subgoals.
+
+    Returns:
+        The loss, and metrics `prior_loss`, `prior_reconstruction`, `prior_kl`.
+    """
+    mean, log_var = prior.encode(seen)
+    rebuilt = prior.decode_normalised(sample(mean, log_var, key))
+    reconstruction = masked_mean(((rebuilt - prior.normalise(seen)) ** 2).mean(axis=-1), mask)
+    kl = masked_mean(kl_to_standard(mean, log_var), mask)
+    loss = reconstruction + weight * kl
+    return loss, {"prior_loss": loss, "prior_reconstruction": reconstruction, "prior_kl": kl}
+
+
+def read_statistics(prior: Prior, seen: Array, batch: EpisodeBatch) -> Prior:
+    """The prior with the views [B, T+1, m, O] of a batch counted into its input statistics."""
+    rows = seen[:, :-1].reshape(-1, seen.shape[-1])
+    weight = jnp.broadcast_to(loss_mask(batch)[..., None], seen[:, :-1].shape[:-1]).reshape(-1)
+    statistics = jax.lax.stop_gradient(prior.statistics.add(rows, weight))
+    return prior.with_statistics(statistics)

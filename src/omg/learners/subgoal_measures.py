@@ -1,0 +1,117 @@
+"""What inferred subgoals say: about the future, and about who the others are. Computed on test episodes.
+
+- `subgoal_hit_ratio`: each step's subgoal is decoded to a view; it hits if the nearest view that occurs at or after
+  that step in the episode is within the tolerance (root mean squared difference in normalised units). Distinct views
+  that were hit, divided by the number of views of the episode, as a mean over episodes.
+- `subgoal_future_distance`, `subgoal_present_distance`: the same distance of the decoded subgoal, and of the present
+  view, to the view H steps ahead (the last one past the end). A useful subgoal is nearer than the present.
+- `subgoal_probe`, `present_probe`: accuracy with which a linear classifier reads from the subgoal, or from the present
+  view, which player has most of the other seats; fitted on every other episode, scored on the rest. `probe_chance` is
+  the share of the most frequent player.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components import EpisodeBatch, lengths
+from omg.controllers import Columns
+from omg.modules.opponent_models import SubgoalModel
+
+TOLERANCE = 0.5
+"""Largest distance that counts as a hit, in deviations of the views."""
+RIDGE = 10.0
+
+
+def examine_subgoals(
+    model: SubgoalModel, batch: EpisodeBatch, columns: Columns, horizon: int, partners: int
+) -> dict[str, Array]:
+    """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart."""
+    inputs = columns.model_inputs()
+    inference = model.unroll(inputs)
+    length = lengths(batch)
+    seen = inference.seen
+    decoded = model.prior.decode_normalised(inference.mean)
+    steps = seen.shape[1] - 1
+    played = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
+    ahead = jnp.minimum(jnp.arange(steps) + horizon, length[:, None])
+    future = jnp.take_along_axis(seen, ahead[..., None, None], axis=1)
+    weight = played[..., None] / jnp.maximum(played.sum() * seen.shape[2], 1.0)
+    metrics = {
+        "subgoal_hit_ratio": hit_ratio(decoded, seen, length, TOLERANCE),
+        "subgoal_future_distance": (_distance(decoded[:, :-1], future) * weight).sum(),
+        "subgoal_present_distance": (_distance(seen[:, :-1], future) * weight).sum(),
+    }
+    if partners > 1 and batch.players is not None:
+        labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
+        rows = jnp.broadcast_to(labels[:, None, None], seen[:, :-1].shape[:-1])
+        counted = jnp.broadcast_to(played[..., None], rows.shape)
+        metrics |= {
+            "subgoal_probe": probe_accuracy(inference.mean[:, :-1], rows, counted, partners),
+            "present_probe": probe_accuracy(seen[:, :-1], rows, counted, partners),
+            "probe_chance": jax.nn.one_hot(labels, partners).mean(axis=0).max(),
+        }
+    return metrics
+
+
+def hit_ratio(decoded: Array, seen: Array, length: Array, tolerance: float) -> Array:
+    """Mean share of an episode's views that its decoded subgoals hit.
+
+    Args:
+        decoded: [B, T+1, m, O] views that the subgoals stand for, normalised units.
+        seen: [B, T+1, m, O] views that really occurred, normalised units; episode b has slots 0 to length[b].
+        length: [B] steps played.
+        tolerance: Largest distance of a hit.
+
+    Returns:
+        A float32 scalar, the mean over episodes and seats.
+    """
+    slots = jnp.arange(seen.shape[1])
+
+    def one(decoded: Array, seen: Array, length: Array) -> Array:
+        squared = (decoded**2).sum(-1)[:, None] + (seen**2).sum(-1)[None] - 2.0 * decoded @ seen.T
+        distance = jnp.sqrt(jnp.maximum(squared, 0.0) / seen.shape[-1])
+        # A subgoal belongs to a played step; it may name any view from that step to the last.
+        allowed = (slots[None] >= slots[:, None]) & (slots[None] <= length) & (slots[:, None] < length)
+        distance = jnp.where(allowed, distance, jnp.inf)
+        nearest = distance.argmin(axis=1)
+        hits = distance.min(axis=1) <= tolerance
+        return jnp.zeros(slots.shape).at[nearest].max(hits.astype(jnp.float32)).sum() / (length + 1)
+
+    over_seats = jax.vmap(one, in_axes=(1, 1, None))
+    return jax.vmap(over_seats)(decoded, seen, length).mean()
+
+
+def probe_accuracy(features: Array, labels: Array, weight: Array, classes: int) -> Array:
+    """Accuracy of a ridge regression on the labels' one-hot vectors, fitted on even episodes, scored on odd ones.
+
+    Args:
+        features: [B, T, m, F].
+        labels: [B, T, m] integers.
+        weight: [B, T, m] of zeros and ones, steps that count.
+        classes: Number of labels.
+
+    Returns:
+        A float32 scalar.
+    """
+    fit, score = slice(0, None, 2), slice(1, None, 2)
+    rows, weights = features[fit].reshape(-1, features.shape[-1]), weight[fit].reshape(-1, 1)
+    total = jnp.maximum(weights.sum(), 1.0)
+    centre = (rows * weights).sum(axis=0) / total
+    scale = jnp.sqrt(((rows - centre) ** 2 * weights).sum(axis=0) / total) + 1e-3
+    rows = (rows - centre) / scale
+    target = jax.nn.one_hot(labels[fit].reshape(-1), classes)
+    offset = (target * weights).sum(axis=0) / total
+    gram = (rows * weights).T @ rows + RIDGE * jnp.eye(rows.shape[-1])
+    solved = jnp.linalg.solve(gram, (rows * weights).T @ (target - offset))
+    held = (features[score].reshape(-1, features.shape[-1]) - centre) / scale
+    correct = (held @ solved + offset).argmax(axis=-1) == labels[score].reshape(-1)
+    held_weight = weight[score].reshape(-1)
+    return (correct * held_weight).sum() / jnp.maximum(held_weight.sum(), 1.0)
+
+
+def _distance(left: Array, right: Array) -> Array:
+    """Root of the mean squared difference: [..., O] -> [...]."""
+    return jnp.sqrt(((left - right) ** 2).mean(axis=-1))

@@ -1,0 +1,47 @@
+"""Opponent models: what tells an agent about the other players.
+
+A new one is a module class that satisfies `base.OpponentModel` and is built as `Class(sizes: ModelSizes, key=key)`.
+Add its line to OPPONENT_MODELS; its name is then a value of the configuration key `am_model` (besides `none_am`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omg.modules.opponent_models.base import (
+    ModelInputs,
+    ModelSizes,
+    ModelTargets,
+    OpponentModel,
+    others_one_hot,
+    own_action,
+)
+from omg.modules.opponent_models.identity import IdentityModel
+from omg.modules.opponent_models.liam import LIAMModel
+from omg.modules.opponent_models.naive import NaiveModel
+from omg.modules.opponent_models.prior import InputStatistics, Prior
+from omg.modules.opponent_models.subgoal import SubgoalInference, SubgoalModel
+
+__all__ = [
+    "NO_MODEL",
+    "OPPONENT_MODELS",
+    "InputStatistics",
+    "ModelInputs",
+    "ModelSizes",
+    "ModelTargets",
+    "OpponentModel",
+    "Prior",
+    "SubgoalInference",
+    "SubgoalModel",
+    "others_one_hot",
+    "own_action",
+]
+
+NO_MODEL = "none_am"
+
+OPPONENT_MODELS: dict[str, Callable[..., OpponentModel]] = {
+    "base_am": NaiveModel,
+    "liam_am": LIAMModel,
+    "omg_am": SubgoalModel,
+    "identity_am": IdentityModel,
+}

@@ -1,0 +1,174 @@
+"""What every opponent model provides: features about the other players, for the seats that have a model.
+
+A model is used in two ways that give the same features: `infer` step by step while acting, `unroll` over whole played
+sequences while learning. Letters in shapes: B episodes, T time slots, m seats that have a model, A seats of the game,
+O what one seat sees (its observation, or the state), U actions, F features, D features of a subgoal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class ModelSizes(NamedTuple):
+    """All a model's shapes depend on; a constant of the compiled program."""
+
+    seen_dim: int
+    """Width of what a seat sees: its observation, or the state with `obs_is_state`."""
+    obs_dim: int
+    """Width of a seat's observation, which is what LIAM reconstructs of the others."""
+    n_actions: int
+    n_agents: int
+    feature_dim: int
+    """Width of the features (the subgoal of `omg_am`)."""
+    hidden_dim: int
+    """Width of the model's recurrent state."""
+    inference: str = "cvae"
+    """`omg_am`: a `cvae` or an `mlp`."""
+    reconstruct: str = "embedding"
+    """`omg_am`: what its decoder reconstructs, `embedding` or `input`."""
+    naive_feature: str = "embedding"
+    """`base_am`: whether its feature is the `embedding` or the `probabilities` of the others' actions."""
+    partners: int = 0
+    """`identity_am`: number of different pool members."""
+
+
+class ModelInputs(NamedTuple):
+    """What a model may read, at one step or, with a time axis, at all steps."""
+
+    seen: Array
+    """[..., m, O]."""
+    last_actions: Array
+    """[..., A] integers, -1 before the first step."""
+    seats: Array
+    """Integers, broadcastable to [..., m]."""
+    players: Array | None = None
+    """[..., A] integers, the pool member in every seat (-1: the learning algorithm); only for `identity_am`."""
+
+
+class ModelTargets(NamedTuple):
+    """What the others really did, known after the episode."""
+
+    obs: Array
+    """[B, T, A, O] observations of all seats, or of the learning seats alone where the model does not need them."""
+    actions: Array
+    """[B, T, A] integers."""
+    seats: Array
+    """[B, m]."""
+
+
+class OpponentModel(Protocol):
+    """A network, i.e. a pytree whose leaves are all float arrays."""
+
+    sizes: ModelSizes
+
+    @property
+    def feature_dim(self) -> int:
+        """Width F of the features."""
+        ...
+
+    def initial(self, batch: int, seats: int) -> Any:
+        """Memory before the first step; every leaf has the leading axes [B, m]."""
+        ...
+
+    def infer(self, inputs: ModelInputs, memory: Any, key: Array | None) -> tuple[Array, Any, dict[str, Array]]:
+        """One step.
+
+        Args:
+            inputs: Of one step, [B, m, ...].
+            memory: From `initial` or the call before.
+            key: Randomness of models that sample; None: their mean.
+
+        Returns:
+            Features [B, m, F], the new memory, and what is to be stored with the step (name -> [B, m, ...]).
+        """
+        ...
+
+    def unroll(self, inputs: ModelInputs) -> Any:
+        """The whole sequence at once: inputs [B, T, m, ...] -> the model's own pytree, [B, T, m, ...]."""
+        ...
+
+    def features(self, inference: Any, key: Array | None) -> Array:
+        """Features [B, T, m, F] of what `unroll` returned."""
+        ...
+
+    def loss(self, inference: Any, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
+        """What the model learns from.
+
+        Args:
+            inference: From `unroll`, cut to the T steps that were played.
+            targets: Of those steps.
+            mask: [B, T] of zeros and ones.
+
+        Returns:
+            The loss to be lowered, and metrics by name; float32 scalars.
+        """
+        ...
+
+
+def own_action(last_actions: Array, seats: Array) -> Array:
+    """Each seat's own entry of the joint action: [..., A] and seats broadcastable to [..., m] -> [..., m]."""
+    seats = jnp.broadcast_to(seats, (*last_actions.shape[:-1], seats.shape[-1]))
+    return jnp.take_along_axis(last_actions, seats, axis=-1)
+
+
+def others_one_hot(actions: Array, seats: Array, n_actions: int) -> Array:
+    """The joint action as ones and zeros, with a seat's own entry zeroed.
+
+    Args:
+        actions: [..., A] integers; negative ones give zeros.
+        seats: Integers, broadcastable to [..., m].
+        n_actions: U.
+
+    Returns:
+        [..., m, A * U] float32.
+    """
+    n_agents = actions.shape[-1]
+    joint = jax.nn.one_hot(actions, n_actions)[..., None, :, :]
+    other = jnp.arange(n_agents) != seats[..., None]
+    return (joint * other[..., None]).reshape(*actions.shape[:-1], seats.shape[-1], n_agents * n_actions)
+
+
+def others_of(values: Array, seats: Array) -> Array:
+    """The others' columns in the order in which they follow the seat round the table.
+
+    Args:
+        values: [B, T, A, ...].
+        seats: [B, m] integers.
+
+    Returns:
+        [B, T, m, A-1, ...].
+    """
+    n_agents = values.shape[2]
+    index = (seats[..., None] + jnp.arange(1, n_agents)) % n_agents
+    flat = index.reshape(index.shape[0], 1, -1, *(1,) * (values.ndim - 3))
+    taken = jnp.take_along_axis(values, flat, axis=2)
+    return taken.reshape(*values.shape[:2], seats.shape[1], n_agents - 1, *values.shape[3:])
+
+
+def action_loss(logits: Array, actions: Array, mask: Array) -> tuple[Array, Array]:
+    """Cross-entropy and accuracy of predicted actions.
+
+    Args:
+        logits: [B, T, m, A-1, U].
+        actions: [B, T, m, A-1] integers.
+        mask: [B, T] of zeros and ones.
+
+    Returns:
+        Both as means over the masked steps, seats and others.
+    """
+    log_probabilities = jax.nn.log_softmax(logits)
+    taken = jnp.take_along_axis(log_probabilities, actions[..., None], axis=-1)[..., 0]
+    correct = (jnp.argmax(logits, axis=-1) == actions).astype(jnp.float32)
+    return -mean_over(taken, mask), mean_over(correct, mask)
+
+
+def mean_over(values: Array, mask: Array) -> Array:
+    """Mean of values [B, T, ...] over the masked steps [B, T] and all further axes; 0 when nothing is masked in."""
+    wide = mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
+    further = values.size // mask.size
+    return (values * wide).sum() / jnp.maximum(mask.sum() * further, 1.0)

@@ -1,0 +1,98 @@
+"""`liam_am`, local information agent modelling: an embedding from which the others' view and actions can be read.
+
+A recurrent encoder reads only what its own seat saw and did; the decoder, used in learning alone, reconstructs what
+every other seat saw (mean squared error) and did (cross-entropy) in the same step.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.modules.layers import Linear, rows_times, select_rows
+from omg.modules.opponent_models.base import (
+    ModelInputs,
+    ModelSizes,
+    ModelTargets,
+    action_loss,
+    mean_over,
+    others_of,
+    own_action,
+)
+from omg.modules.recurrent import gru_cell, unroll_rows
+
+
+class LIAMModel(eqx.Module):
+    """Recurrent encoder of the own seat's history, decoder of everybody else's present."""
+
+    embed: Linear
+    """[O + U, H]; rows in the order seen, own last action."""
+    input_gates: Linear
+    hidden_gates: Linear
+    encode: Linear
+    """[H, F]."""
+    decode: Linear
+    """[F, H]."""
+    others_obs: Linear
+    """[H, (A-1) * observation]."""
+    others_actions: Linear
+    """[H, (A-1) * U]."""
+    sizes: ModelSizes = eqx.field(static=True)
+
+    def __init__(self, sizes: ModelSizes, *, key: Array):
+        keys = jax.random.split(key, 7)
+        hidden, others = sizes.hidden_dim, sizes.n_agents - 1
+        self.sizes = sizes
+        self.embed = Linear(sizes.seen_dim + sizes.n_actions, hidden, key=keys[0])
+        self.input_gates = Linear(hidden, 3 * hidden, key=keys[1])
+        self.hidden_gates = Linear(hidden, 3 * hidden, key=keys[2])
+        self.encode = Linear(hidden, sizes.feature_dim, key=keys[3])
+        self.decode = Linear(sizes.feature_dim, hidden, key=keys[4])
+        self.others_obs = Linear(hidden, others * sizes.obs_dim, key=keys[5])
+        self.others_actions = Linear(hidden, others * sizes.n_actions, key=keys[6])
+
+    @property
+    def feature_dim(self) -> int:
+        """Width of the embedding."""
+        return self.sizes.feature_dim
+
+    def initial(self, batch: int, seats: int) -> Array:
+        """Zeros, [B, m, H]."""
+        return jnp.zeros((batch, seats, self.sizes.hidden_dim))
+
+    def infer(self, inputs: ModelInputs, memory: Array, key: Array | None) -> tuple[Array, Array, dict[str, Array]]:
+        """See `OpponentModel.infer`; nothing is drawn and nothing stored."""
+        memory = gru_cell(self._gates(inputs), memory, self.hidden_gates.weight, self.hidden_gates.bias)
+        return self.features(self.encode(memory), None), memory, {}
+
+    def unroll(self, inputs: ModelInputs) -> Array:
+        """[B, T, m, O] -> embeddings [B, T, m, F]."""
+        start = self.initial(inputs.seen.shape[0], inputs.seen.shape[2])
+        states = unroll_rows(self._gates(inputs), start, self.hidden_gates.weight, self.hidden_gates.bias)
+        return self.encode(states)
+
+    def features(self, inference: Array, key: Array | None) -> Array:
+        """The embeddings, detached: the loss of the agent never trains the model."""
+        return jax.lax.stop_gradient(inference)
+
+    def loss(self, inference: Array, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
+        """Reconstruction of the others' observations plus cross-entropy on their actions.
+
+        Metrics: `am_loss` (the sum), `am_obs_loss`, `am_action_loss`, `am_action_accuracy`.
+        """
+        hidden = jax.nn.relu(self.decode(inference))
+        others = self.sizes.n_agents - 1
+        logits = self.others_actions(hidden).reshape(*hidden.shape[:-1], others, self.sizes.n_actions)
+        seen = self.others_obs(hidden).reshape(*hidden.shape[:-1], others, self.sizes.obs_dim)
+        obs_loss = mean_over((seen - others_of(targets.obs, targets.seats)) ** 2, mask)
+        loss, accuracy = action_loss(logits, others_of(targets.actions, targets.seats), mask)
+        metrics = {"am_obs_loss": obs_loss, "am_action_loss": loss, "am_action_accuracy": accuracy}
+        return obs_loss + loss, {"am_loss": obs_loss + loss, **metrics}
+
+    def _gates(self, inputs: ModelInputs) -> Array:
+        """Input projections of the recurrent unit, [..., m, 3H]."""
+        width = self.sizes.seen_dim
+        own = select_rows(self.embed.weight[width:], own_action(inputs.last_actions, inputs.seats))
+        return self.input_gates(jax.nn.relu(rows_times(inputs.seen, self.embed.weight[:width]) + own + self.embed.bias))

@@ -1,0 +1,115 @@
+"""The subgoal prior: a variational autoencoder over what a seat sees, trained once on a pool's games and then frozen.
+
+Its encoder turns a view into a subgoal, its decoder turns a subgoal back into a view that people can read. Inputs are
+brought to mean 0 and deviation 1 inside, by statistics of the training data that are part of the prior; what comes out
+of `decode` is in the original units.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.modules.layers import Linear
+from omg.modules.opponent_models.gaussians import bounded
+
+_SMALLEST_DEVIATION = 1e-2
+"""Features that vary less than this count as constant and are not blown up."""
+
+
+class InputStatistics(NamedTuple):
+    """Running mean and variance of every feature, [O] each, over a number of rows."""
+
+    rows: Array
+    mean: Array
+    variance: Array
+
+    @staticmethod
+    def empty(features: int) -> InputStatistics:
+        """Of no rows."""
+        return InputStatistics(jnp.zeros(()), jnp.zeros(features), jnp.ones(features))
+
+    def add(self, rows: Array, weight: Array) -> InputStatistics:
+        """With the rows [N, O] added that have weight [N] one rather than zero."""
+        added = weight.sum()
+        share = jnp.maximum(added, 1.0)
+        mean = (rows * weight[:, None]).sum(axis=0) / share
+        variance = ((rows - mean) ** 2 * weight[:, None]).sum(axis=0) / share
+        total = jnp.maximum(self.rows + added, 1.0)
+        part = added / total
+        between = (mean - self.mean) ** 2 * (self.rows / total) * part
+        return InputStatistics(
+            self.rows + added,
+            self.mean + (mean - self.mean) * part,
+            self.variance * (self.rows / total) + variance * part + between,
+        )
+
+
+class Prior(eqx.Module):
+    """Encoder and decoder, each with two hidden layers and leaky ReLUs."""
+
+    encoder: tuple[Linear, ...]
+    mean_head: Linear
+    log_var_head: Linear
+    decoder: tuple[Linear, ...]
+    output: Linear
+    statistics: InputStatistics
+
+    def __init__(self, features: int, subgoal_dim: int, hidden: tuple[int, ...] = (128, 128), *, key: Array):
+        encoder_key, mean_key, log_var_key, decoder_key, output_key = jax.random.split(key, 5)
+        self.encoder = _stack((features, *hidden), encoder_key)
+        self.mean_head = Linear(hidden[-1], subgoal_dim, key=mean_key)
+        self.log_var_head = Linear(hidden[-1], subgoal_dim, key=log_var_key)
+        self.decoder = _stack((subgoal_dim, *hidden[::-1]), decoder_key)
+        self.output = Linear(hidden[0], features, key=output_key)
+        self.statistics = InputStatistics.empty(features)
+
+    @property
+    def subgoal_dim(self) -> int:
+        """D."""
+        return self.mean_head.weight.shape[-1]
+
+    def with_statistics(self, statistics: InputStatistics) -> Prior:
+        """The same networks with other input statistics."""
+        return eqx.tree_at(lambda prior: prior.statistics, self, statistics)
+
+    def normalise(self, seen: Array) -> Array:
+        """From original to normalised units, [..., O]."""
+        return (seen - self.statistics.mean) / self._deviation()
+
+    def restore(self, normalised: Array) -> Array:
+        """From normalised to original units, [..., O]."""
+        return normalised * self._deviation() + self.statistics.mean
+
+    def encode(self, seen: Array) -> tuple[Array, Array]:
+        """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each."""
+        hidden = _through(self.encoder, self.normalise(seen))
+        return self.mean_head(hidden), bounded(self.log_var_head(hidden))
+
+    def decode_normalised(self, subgoal: Array) -> Array:
+        """The view a subgoal stands for, in normalised units: [..., D] -> [..., O]."""
+        return self.output(_through(self.decoder, subgoal))
+
+    def decode(self, subgoal: Array) -> Array:
+        """The view a subgoal stands for, in original units: [..., D] -> [..., O]."""
+        return self.restore(self.decode_normalised(subgoal))
+
+    def _deviation(self) -> Array:
+        deviation = jnp.sqrt(self.statistics.variance)
+        return jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
+
+
+def _stack(widths: tuple[int, ...], key: Array) -> tuple[Linear, ...]:
+    keys = jax.random.split(key, len(widths) - 1)
+    return tuple(Linear(*pair, key=layer_key) for pair, layer_key in zip(pairwise(widths), keys, strict=True))
+
+
+def _through(layers: tuple[Linear, ...], x: Array) -> Array:
+    for layer in layers:
+        x = jax.nn.leaky_relu(layer(x))
+    return x

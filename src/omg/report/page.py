@@ -1,0 +1,307 @@
+"""The report: one page that says whether modelling the others helps, by how much, and how sure we are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from omg.components.files import write_text
+from omg.errors import UserError
+from omg.evaluation.comparison import compare, summarise
+from omg.report.curves import draw_curves, mean_curve
+from omg.report.figures import (
+    PALETTE,
+    agent_colours,
+    draw_cross_play,
+    draw_differences,
+    draw_groups,
+    draw_offsets,
+    figure_style,
+    inline_svg,
+)
+from omg.report.markup import badge, document, figure_block, html_table, markdown_table
+from omg.report.verdict import answers, caution
+from omg.report.words import agent_name, group_name, group_words, metric_words
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """Everything a report is made of; only the first four fields are needed, and parts that are empty are left out."""
+
+    title: str
+    metric: str
+    """The metric that the verdict is about, e.g. `battle_won`."""
+    summary: Sequence[Row]
+    """What `omg.evaluation.summarise` returns."""
+    comparison: Sequence[Row]
+    """What `omg.evaluation.compare` returns; the first pair of agent and baseline is the one in the headline."""
+    question: str = "Does modelling the others help here?"
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Label -> name of agents."""
+    curves: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    """Label -> tidy training metrics (`seed`, `t_env`, `name`, `value`)."""
+    curves_metric: str = "test_battle_won_mean"
+    cross_play: Sequence[Row] = ()
+    """Rows with `agent`, `team` and `mean` of `metric`."""
+    offsets: Sequence[Row] = ()
+    """Rows with `agent`, `offset` and `count`."""
+    diagnostics: Sequence[Row] = ()
+    """Rows with `agent`, `measure`, `value`, `low`, `high` (None or NaN: no interval) and `meaning`."""
+    commands: Sequence[str] = ()
+    """The commands that repeat all this, in order."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
+    notes: Sequence[str] = ()
+    """Further paragraphs about how it was run, in plain text."""
+
+
+def report_input(
+    title: str,
+    scores: Sequence[Row],
+    metric: str,
+    agent: str,
+    baselines: Sequence[str],
+    *,
+    lower_is_better: bool = False,
+    **parts: Any,
+) -> ReportInput:
+    """The input of a report from tidy score rows: summary and comparison are worked out here.
+
+    Args:
+        title: heading of the page.
+        scores: tidy score rows; see `omg.evaluation.comparison`.
+        metric: what the verdict is about.
+        agent: the agent in question.
+        baselines: what it is compared with, the most important one first.
+        lower_is_better: for metrics such as the number of steps.
+        parts: further fields of `ReportInput`.
+    """
+    summary = summarise(scores, metric, lower_is_better=lower_is_better)
+    comparison = compare(scores, metric, agent, baselines, lower_is_better=lower_is_better)
+    return ReportInput(title, metric, summary, comparison, **parts)
+
+
+def write_page(path: str | Path, report: ReportInput) -> Path:
+    """Writes the report as one HTML file that needs nothing else: styles and figures are inside it.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: the file cannot be written, or there is no comparison to report.
+    """
+    return _write(path, document(report.title, _body(report)))
+
+
+def write_markdown(path: str | Path, report: ReportInput) -> Path:
+    """Writes the sentences and tables of the report, without its figures, as Markdown."""
+    _require(report)
+    parts = [f"# {report.title}", f"## {report.question}"]
+    for answer in answers(report.comparison, report.names):
+        parts.append(f"**{answer.word}.** {answer.headline}")
+        parts.append("\n".join(f"- {sentence}" for sentence in answer.sentences))
+    parts += filter(None, [caution(report.comparison)])
+    parts.append("## Scores")
+    for group in _groups(report):
+        parts.append(f"### {group_name(group)}")
+        parts.append(markdown_table(*_score_table(report, group)))
+    parts += ["## Differences", markdown_table(*_difference_table(report))]
+    if report.diagnostics:
+        parts += ["## Diagnostics", markdown_table(*_diagnostic_table(report))]
+    parts += ["## How to read this", "\n".join(f"- {line}" for line in _reading(report))]
+    if report.commands or report.versions or report.machine or report.notes:
+        parts += ["## How it was run", *report.notes]
+        parts += ["```\n" + "\n".join(report.commands) + "\n```"] if report.commands else []
+        parts += [f"Machine: {report.machine}"] if report.machine else []
+        parts += [markdown_table(("package", "version"), list(report.versions.items()))] if report.versions else []
+    return _write(path, "\n\n".join(parts) + "\n")
+
+
+def _body(report: ReportInput) -> str:
+    _require(report)
+    sections = [_verdict_section(report), _scores_section(report), _differences_section(report)]
+    sections += [_curves_section(report), _cross_play_section(report), _diagnostics_section(report)]
+    sections += [_reading_section(report), _run_section(report)]
+    return "\n".join(filter(None, sections))
+
+
+def _verdict_section(report: ReportInput) -> str:
+    first, *others = answers(report.comparison, report.names)
+    parts = [
+        f"<h1>{escape(report.title)}</h1>",
+        f'<p class="question">{escape(report.question)}</p>',
+        f'<p class="answer">{badge(first.word)} {escape(first.headline)}</p>',
+        _list(first.sentences),
+    ]
+    for answer in others:
+        rest = f"<summary>{badge(answer.word)} {escape(answer.headline)}</summary>{_list(answer.sentences)}"
+        parts.append(f"<details>{rest}</details>")
+    if caution(report.comparison):
+        parts.append(f'<p class="small">{escape(caution(report.comparison))}</p>')
+    return f'<header class="verdict">{"".join(parts)}</header>'
+
+
+def _scores_section(report: ReportInput) -> str:
+    words = metric_words(report.metric)
+    drawn = draw_groups(report.summary, names=report.names, colours=_colours(report))
+    picture = inline_svg(drawn, f"{words.noun} of every agent by group")
+    caption = "Mean over all seeds and teams, its 95 % interval over seeds, and the team each agent does worst with."
+    tables = [
+        f"<h3>{escape(group_name(group).capitalize())}</h3>"
+        f'<p class="small">Played {escape(group_words(group))}.</p>{html_table(*_score_table(report, group))}'
+        for group in _groups(report)
+    ]
+    return _section("How each agent does", figure_block(picture, caption) + "".join(tables))
+
+
+def _differences_section(report: ReportInput) -> str:
+    picture = inline_svg(draw_differences(report.comparison, names=report.names), "paired differences with intervals")
+    caption = "Differences on the same teams, with 95 % intervals. An interval that includes 0 shows no difference."
+    return _section("Who is better", figure_block(picture, caption) + html_table(*_difference_table(report)))
+
+
+def _curves_section(report: ReportInput) -> str:
+    if not report.curves:
+        return ""
+    curves = {
+        agent_name(label, report.names): mean_curve(rows, report.curves_metric, "interval")
+        for label, rows in report.curves.items()
+    }
+    colours = _colours(report)
+    with figure_style([colours.get(label, PALETTE[-1]) for label in report.curves]):
+        picture = inline_svg(draw_curves(curves, report.curves_metric, "interval"), "learning curves")
+    return _section("Learning curves", figure_block(picture, "Tests during training, with the training team-mates."))
+
+
+def _cross_play_section(report: ReportInput) -> str:
+    if not report.cross_play:
+        return ""
+    drawn = draw_cross_play(report.cross_play, metric=report.metric, names=report.names)
+    caption = "Every agent (row) with every kind of team-mates (column)."
+    return _section("Cross-play", figure_block(inline_svg(drawn, "cross-play matrix"), caption))
+
+
+def _diagnostics_section(report: ReportInput) -> str:
+    parts = []
+    if report.offsets:
+        drawn = draw_offsets(report.offsets, names=report.names, colours=_colours(report))
+        picture = inline_svg(drawn, "histogram of selected offsets")
+        parts.append(figure_block(picture, "How many steps ahead the states lie that were selected as subgoals."))
+    if report.diagnostics:
+        parts.append(html_table(*_diagnostic_table(report)))
+    return _section("What the subgoals know", "".join(parts)) if parts else ""
+
+
+def _reading_section(report: ReportInput) -> str:
+    return _section("How to read this", _list(_reading(report)))
+
+
+def _run_section(report: ReportInput) -> str:
+    parts = [f"<p>{escape(note)}</p>" for note in report.notes]
+    if report.commands:
+        parts.append(f"<pre>{escape(chr(10).join(report.commands))}</pre>")
+    if report.machine:
+        parts.append(f"<p>Machine: {escape(report.machine)}</p>")
+    if report.versions:
+        parts.append(html_table(("package", "version"), list(report.versions.items())))
+    return _section("How it was run", "".join(parts)) if parts else ""
+
+
+def _score_table(report: ReportInput, group: str) -> tuple[Sequence[str], list[Sequence[str]]]:
+    words = metric_words(report.metric)
+    head = ("agent", words.noun, "95 % interval", "IQM", "95 % interval", "worst team", "seeds", "teams", "episodes")
+    lines: list[Sequence[str]] = []
+    for row in (row for row in report.summary if row["group"] == group):
+        worst = f"{words.value(float(row['worst_team_mean']))} ({row['worst_team']})"
+        counts = [f"{int(row[key]):,}" for key in ("seeds", "teams", "episodes")]
+        mean = [words.value(float(row["mean"])), _interval(words.bare, row["low"], row["high"])]
+        iqm = [words.value(float(row["iqm"])), _interval(words.bare, row["iqm_low"], row["iqm_high"])]
+        lines.append([agent_name(row["agent"], report.names), *mean, *iqm, worst, *counts])
+    return head, lines
+
+
+def _difference_table(report: ReportInput) -> tuple[Sequence[str], list[Sequence[str]]]:
+    words = metric_words(report.metric)
+    unit = "difference, points" if words.share else "difference"
+    # Where all comparisons are about one agent, its name would only make the table wider.
+    several = len({row["agent"] for row in report.comparison}) > 1
+    who = ("agent", "baseline") if several else ("baseline",)
+    head = ("group", *who, unit, "95 % interval", "P(improvement)", "verdict")
+    lines: list[Sequence[str]] = []
+    for row in report.comparison:
+        pair = [agent_name(row[key], report.names) for key in who]
+        difference = [words.signed(float(row["difference"])), _interval(words.signed, row["low"], row["high"])]
+        improvement = f"{float(row['p_improvement']):.2f} ({_interval('{:.2f}'.format, row['p_low'], row['p_high'])})"
+        lines.append([group_name(row["group"]), *pair, *difference, improvement, str(row["verdict"])])
+    return head, lines
+
+
+def _diagnostic_table(report: ReportInput) -> tuple[Sequence[str], list[Sequence[str]]]:
+    lines: list[Sequence[str]] = []
+    for row in report.diagnostics:
+        interval = _interval("{:.3f}".format, row.get("low"), row.get("high"))
+        who = agent_name(str(row["agent"]), report.names)
+        lines.append([who, str(row["measure"]), f"{float(row['value']):.3f}", interval, str(row.get("meaning", ""))])
+    return ("agent", "measure", "value", "95 % interval", "meaning"), lines
+
+
+def _reading(report: ReportInput) -> list[str]:
+    over = {str(row["interval_over"]) for row in report.comparison}
+    lines = [
+        "A seed is one training of an agent. A team is one choice of team-mates that the agent has never met in "
+        "training. All agents play with the same teams, from the same starts.",
+        "IQM is the interquartile mean: the mean of the middle half of all seeds and teams.",
+        "P(improvement) is how often a training of the agent does better than a training of the baseline with the same "
+        "team, with its 95 % interval; 0.5 means neither.",
+        "Intervals of scores resample seeds: another set of trainings, the same teams.",
+    ]
+    if "seeds and teams" in over:
+        lines.append(
+            "Intervals of differences resample seeds and teams: other trainings, other teams of the same kind."
+        )
+    if "seeds" in over:
+        lines.append("Where it says “these teams only”, too few teams were played to say anything about other teams.")
+    return lines
+
+
+def _colours(report: ReportInput) -> dict[str, str]:
+    """One colour per agent throughout the page."""
+    return agent_colours([*report.summary, *({"agent": label} for label in report.curves), *report.offsets])
+
+
+def _groups(report: ReportInput) -> list[str]:
+    return list(dict.fromkeys(str(row["group"]) for row in report.summary))
+
+
+def _interval(write: Any, low: Any, high: Any) -> str:
+    if low is None or high is None or math.isnan(float(low)) or math.isnan(float(high)):
+        return "\N{EN DASH}"
+    return f"{write(float(low))} to {write(float(high))}"
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _require(report: ReportInput) -> None:
+    if not report.comparison or not report.summary:
+        raise UserError("report: there are no scores to compare. Evaluate at least two agents with the same teams.")
+
+
+def _write(path: str | Path, text: str) -> Path:
+    target = Path(path)
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise UserError(f"report: cannot write '{target}' ({error.strerror}).") from None
+    return target

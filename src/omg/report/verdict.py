@@ -1,0 +1,110 @@
+"""Comparisons in plain sentences: does it help, by how much, and how sure are we."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from omg.report.words import MetricWords, agent_name, counted, group_words, metric_words
+
+Row = Mapping[str, Any]
+
+
+class Answer(NamedTuple):
+    """What is said about one agent and one baseline."""
+
+    agent: str
+    baseline: str
+    word: str
+    """`Yes`, `In part`, `Mixed`, `No`, or `Not shown`."""
+    headline: str
+    sentences: list[str]
+    """One per group."""
+
+
+def answers(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[Answer]:
+    """One answer for every pair of agent and baseline among the rows of `omg.evaluation.compare`."""
+    pairs: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        pairs.setdefault((str(row["agent"]), str(row["baseline"])), []).append(row)
+    return [_answer(agent, baseline, found, names) for (agent, baseline), found in pairs.items()]
+
+
+def difference_sentence(row: Row, names: Mapping[str, str] | None = None) -> str:
+    """One comparison in words, with its interval, and no claim that the interval does not carry.
+
+    Args:
+        row: a row of `omg.evaluation.compare`.
+        names: label -> name of agents.
+    """
+    words, where = metric_words(row["metric"]), group_words(row["group"])
+    difference, low, high = (float(row[key]) for key in ("difference", "low", "high"))
+    agent, baseline = agent_name(row["agent"], names), agent_name(row["baseline"], names)
+    claim = (words.more if difference >= 0 else words.less).format(
+        amount=words.amount(difference), noun=words.noun, baseline=baseline
+    )
+    if math.isnan(low):
+        return (
+            f"{agent} {claim} {where}, but that rests on {_sample(row)}: too few to say whether it is more than chance."
+        )
+    interval = f"95 % interval {_range(words, low, high, difference)}"
+    if row["verdict"] == "no difference shown":
+        return (
+            f"No difference is shown between {agent} and {baseline} {where}: on average {agent} {claim}, but the "
+            f"{interval} of that difference includes 0 ({_sample(row)})."
+        )
+    return f"{agent} {claim} {where} ({interval}, {_sample(row)}). {_chance_sentence(row, agent, baseline)}"
+
+
+def caution(rows: Sequence[Row]) -> str:
+    """What to bear in mind when several comparisons are made at once; empty for a single one."""
+    if len(rows) < 2:
+        return ""
+    return (
+        f"{len(rows)} comparisons are made here, each with its own 95 % interval. If there were no differences at all, "
+        f"about one such interval in twenty would still exclude 0."
+    )
+
+
+def _answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, str] | None) -> Answer:
+    better, worse = (sum(row["verdict"] == verdict for row in rows) for verdict in ("better", "worse"))
+    one, other = agent_name(agent, names), agent_name(baseline, names)
+    everywhere = len(rows) == 1
+    of_all = f"of {counted(len(rows), 'group')} of team-mates"
+    if better and worse:
+        word, claim = "Mixed", f"better than {other} in {better} and worse in {worse} {of_all}"
+    elif better == len(rows):
+        word, claim = (
+            "Yes",
+            f"better than {other}" + ("" if everywhere else f" in all {len(rows)} groups of team-mates"),
+        )
+    elif better:
+        word, claim = "In part", f"better than {other} in {better} {of_all}; in the rest no difference is shown"
+    elif worse:
+        word, claim = "No", f"worse than {other}" + ("" if everywhere else f" in {worse} {of_all} and better in none")
+    else:
+        headline = f"No difference between {one} and {other} is shown" + ("." if everywhere else " in any group.")
+        return Answer(agent, baseline, "Not shown", headline, [difference_sentence(row, names) for row in rows])
+    return Answer(agent, baseline, word, f"{one} is {claim}.", [difference_sentence(row, names) for row in rows])
+
+
+def _range(words: MetricWords, low: float, high: float, difference: float) -> str:
+    """The interval in the direction of the sentence, so that `3.1 fewer` has the interval `1.2 to 5.0`."""
+    if difference < 0:
+        low, high = -high, -low
+    return f"{words.bare(low)} to {words.bare(high)}"
+
+
+def _sample(row: Row) -> str:
+    own, other = int(row["seeds"]), int(row["baseline_seeds"])
+    seeds = counted(own, "seed") + (" each" if own == other else f" against {counted(other, 'seed')}")
+    these = "" if row["interval_over"] == "seeds and teams" else ", these teams only"
+    return f"{seeds}, {counted(int(row['teams']), 'team')}{these}"
+
+
+def _chance_sentence(row: Row, agent: str, baseline: str) -> str:
+    return (
+        f"With the same team, a training of {agent} does better than a training of {baseline} in "
+        f"{100 * float(row['p_improvement']):.0f} % of cases."
+    )

@@ -1,0 +1,111 @@
+"""What a run starts from besides new networks: a pre-trained prior, and the weights of an agent that exists already."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from omg.components.files import fill_leaves, name_leaves
+from omg.config import Config
+from omg.controllers import build_mac
+from omg.envs import EnvSpec
+from omg.errors import UserError
+from omg.modules.opponent_models import Prior
+from omg.pools import Agent, Pool, is_pool, load_agent, load_prior, pool_prior
+
+_FIRST_LAYER = "fc1.weight"
+
+
+def load_prior_for(config: Config, spec: EnvSpec) -> Prior | None:
+    """The pre-trained prior of a run with `omg_am`: `prior_path`, else the pool's; None when there is none.
+
+    Raises:
+        UserError: it was made for another game, view or subgoal width; names both.
+    """
+    if config.learner != "omg_learner":
+        return None
+    path = config.prior_path
+    if path is None and config.init_param_path is not None:
+        path = pool_prior(config.init_param_path)
+    if path is None:
+        return None
+    prior, card = load_prior(path)
+    width = spec.state_dim if config.obs_is_state else spec.obs_dim
+    for key, stored, needed in (
+        ("env", card.env, spec.name),
+        ("scenario", card.scenario, spec.scenario),
+        ("obs_is_state", card.obs_is_state, config.obs_is_state),
+        ("input features", card.features, width),
+        ("subgoal_dim", card.subgoal_dim, config.subgoal_dim),
+    ):
+        if stored != needed:
+            raise UserError(
+                f"prior_path: the prior {path} was made with {key}={stored} ({card.features} input features), but the "
+                f"run has {key}={needed} ({width} features). Pre-train one for this run, or change {key}."
+            )
+    return prior
+
+
+def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -> dict[str, Array] | None:
+    """Weights [S, ...] by name for the agent networks of S seeds, from `init_from`; None to start anew.
+
+    A pool gives each seed another of its training members. The rows of the first layer that read an opponent model's
+    features start at zero where the given agent had none, so that the agent begins exactly as that one plays.
+
+    Raises:
+        UserError: the given networks do not fit; names both shapes.
+    """
+    if config.init_from is None:
+        return None
+    path = Path(config.init_from)
+    agents = _pool_agents(path) if is_pool(path) else [load_agent(path)]
+    template = jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners)).agent
+    fitted = [_fit(agent, name_leaves(template), path) for agent in agents]
+    chosen = [fitted[index % len(fitted)] for index in range(seeds)]
+    return {name: jnp.asarray(np.stack([weights[name] for weights in chosen])) for name in chosen[0]}
+
+
+def adopt(state: Any, prior: Prior | None, weights: dict[str, Array] | None) -> Any:
+    """A new learner state with a pre-trained prior and given agent weights, where there are any."""
+    if prior is not None:
+        model = state.mac.opponent_model.with_prior(prior)
+        state = state._replace(mac=dataclasses.replace(state.mac, opponent_model=model))
+    if weights is not None:
+        agent = fill_leaves(state.mac.agent, weights)
+        target = dataclasses.replace(state.target_mac, agent=agent)
+        state = state._replace(mac=dataclasses.replace(state.mac, agent=agent), target_mac=target)
+    return state
+
+
+def _pool_agents(path: Path) -> list[Agent]:
+    pool = Pool.open(path)
+    loaded = [pool.load(member.name) for member in pool.members("training")]
+    agents = [agent for agent in loaded if isinstance(agent, Agent)]
+    if not agents:
+        raise UserError(f"init_from: {path} has no learned members in its training set.")
+    return agents
+
+
+def _fit(agent: Agent, template: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
+    """The weights of an agent in the shapes of `template`."""
+    given = {name: np.asarray(leaf) for name, leaf in name_leaves(agent.policy.agent).items()}
+    fitted = {}
+    for name, leaf in template.items():
+        value = given.get(name)
+        if value is not None and name.endswith(_FIRST_LAYER) and value.ndim == leaf.ndim:
+            missing = leaf.shape[-2] - value.shape[-2]
+            if missing > 0 and agent.policy.agent.sizes.feature_dim == 0:
+                value = np.pad(value, [(0, 0)] * (value.ndim - 2) + [(0, missing), (0, 0)])
+        if value is None or value.shape != leaf.shape:
+            shape = "no such weight" if value is None else f"shape {value.shape}"
+            raise UserError(
+                f"init_from: the agent {path} does not fit this run: '{name}' has {shape}, expected {leaf.shape}."
+            )
+        fitted[name] = value
+    return fitted

@@ -44,7 +44,7 @@ def main() -> None:
     ]
     for ratio, algorithm, env, changes in CASES:
         overrides = {**changes, "buffer_size": 512, "test_interval": 1}
-        config, _ = adjust(resolve(algorithm, env, overrides).trainable(), has_gpu)
+        config, _ = adjust(resolve(algorithm, env, overrides).config, has_gpu)
         row = measure_training(config, 1, args.seconds)
         steps, updates = row["env_steps_per_s"], row["updates_per_s"]
         game = config.env_args.get("map_name", "8x8-2p-3f")

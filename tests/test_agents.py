@@ -52,7 +52,7 @@ def drawn_policy(settings: Config, env: Env, seed: int = 0) -> BasicMAC:
 
 def stored_agent(folder: Path, settings: Config, results: dict[str, float] | None = None) -> tuple[Path, BasicMAC]:
     env = make_env(settings.env, **settings.env_args)
-    policy = drawn_policy(settings, env)
+    policy = drawn_policy(settings, env, seed=1)
     card = AgentCard("iql", 3, 1234, settings.model_dump(), vars(env.spec), results or {})
     return save_agent(folder, policy, card), policy
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from omg.components import SCHEDULES, SELECTORS, EpisodeBatch, lengths, loss_mask, masked_mean, replay, truncate
+from omg.components import (
+    SCHEDULES,
+    SELECTORS,
+    EpisodeBatch,
+    keep_seats,
+    lengths,
+    loss_mask,
+    masked_mean,
+    replay,
+    take_seats,
+    truncate,
+)
 from omg.components.selectors import epsilon_greedy, greedy, multinomial, random_legal, softmax
 from omg.errors import UserError
 
@@ -75,6 +88,24 @@ def test_truncate_keeps_the_bootstrap_slot():
     assert float(loss_mask(short).sum()) == float(loss_mask(batch).sum()) == 6
 
 
+def test_some_seats_of_whole_episodes():
+    batch = episodes([3, T], [True, False], reward=jnp.ones((2, T + 1, A)))
+    seats = jnp.array([[1], [0]])
+    for state in (True, False):
+        kept = keep_seats(batch, seats, state=state)
+        for name, width in (("obs", OBS), ("avail", U)):
+            values = getattr(kept, name)
+            assert values.shape == (2, T + 1, 1, width)
+            np.testing.assert_array_equal(values[0, :, 0], getattr(batch, name)[0, :, 1])
+            np.testing.assert_array_equal(values[1, :, 0], getattr(batch, name)[1, :, 0])
+        assert kept.state.shape == (2, T + 1, S if state else 0)
+        # What the others did is what opponent models learn from.
+        assert_equal(kept._replace(obs=batch.obs, avail=batch.avail, state=batch.state), batch)
+    both = take_seats(batch.actions, jnp.array([[1, 0], [0, 1]]))
+    np.testing.assert_array_equal(both[0], batch.actions[0, :, ::-1])
+    np.testing.assert_array_equal(both[1], batch.actions[1])
+
+
 def test_masked_mean_counts_every_agent():
     rng = np.random.default_rng(0)
     values, mask = rng.normal(size=(3, 4, A)), (rng.random((3, 4)) < 0.5).astype(np.float64)
@@ -93,16 +124,36 @@ def test_masked_mean_counts_every_agent():
 # Replay
 
 
+def storage_bytes(*args: Any, **kwargs: Any) -> int:
+    """Size of a ring that is not made."""
+    shapes = jax.eval_shape(partial(replay.storage_for, *args, **kwargs))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+
+
 def test_storage_of_8m_is_small():
-    size = replay.storage_bytes(MAP_8M, 5000)
-    print(f"8m, 5000 episodes: {size / 1e9:.3f} GB")
+    size = storage_bytes(MAP_8M, 5000)
     assert 0.9e9 < size <= 1.5e9
     small = replay.storage_for(MAP_8M, 2, seat=True, records={"infer_mu": (8, 64)})
-    held = sum(leaf.nbytes for leaf in jax.tree.leaves(small))
-    assert held == replay.storage_bytes(MAP_8M, 2, seat=True, records={"infer_mu": (8, 64)})
+    slot = 8 * 80 * 2 + 168 * 2 + 8 * 14 + 8 + 4 + 2
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(small)) == 2 * (121 * (slot + 8 * 64 * 2) + 4 + 8 * 2)
     assert small.obs.dtype == jnp.float16
     assert small.actions.dtype == jnp.int8
-    assert replay.storage_bytes(MAP_8M, 5000, "float32") > 1.9 * size - 5000 * 121 * 8 * 16
+    assert storage_bytes(MAP_8M, 5000, "float32") > 1.9 * size - 5000 * 121 * 8 * 16
+
+
+def test_the_storage_of_one_seat_is_a_fraction():
+    slot = 80 * 2 + 14 + 8 + 4 + 2
+    assert storage_bytes(MAP_8M, 10, seat=True, columns=1, state=False) == 10 * (121 * slot + 4 + 8 * 2)
+    assert storage_bytes(MAP_8M, 10, seat=True, columns=1) == 10 * (121 * (slot + 168 * 2) + 4 + 8 * 2)
+
+
+def test_kept_seats_come_back_from_the_storage_made_for_them():
+    batch = episodes([T, 2], [False, True], seat=jnp.array([1, 0]), players=jnp.array([[3, -1], [-1, 300]]))
+    kept = keep_seats(batch, batch.seat[:, None], state=False)
+    storage = replay.storage_for(SIZES, 3, seat=True, columns=1, state=False)
+    storage = replay.insert(storage, kept, 2)
+    assert storage.players.dtype == jnp.int16
+    assert_equal(replay.gather(storage, jnp.array([2, 0]), T), kept)
 
 
 def test_storage_refuses_an_unknown_type():
@@ -115,6 +166,7 @@ def test_round_trip_keeps_every_slot():
     extra = {
         "reward": jnp.asarray(rng.normal(size=(3, T + 1, A)), jnp.float32),
         "seat": jnp.array([1, 0, 1], jnp.int32),
+        "players": jnp.array([[0, -1], [-1, 1], [1, -1]], jnp.int32),
         "records": {"note": jnp.asarray(rng.integers(0, 9, (3, T + 1, A, 2)), jnp.float32)},
     }
     batch = episodes([T, 2, 4], [False, True, True], **extra)

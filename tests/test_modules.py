@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,28 +12,50 @@ import pytest
 from jax import Array
 
 from omg.errors import UserError
-from omg.modules.agents import AGENTS, AgentSizes, IndividualRNNAgent, RNNAgent
+from omg.modules.agents import AGENTS, AgentSizes, DuelingAgent, IndividualRNNAgent, RNNAgent
 from omg.modules.layers import Linear, select_rows
 from omg.modules.mixers import MIXERS, MixerSizes, QMixer, VDNMixer
+from played import drawn, fast_jit
 
 B, T, A, OBS, U, H, F, S = 2, 4, 3, 5, 6, 8, 7, 9
 SIZES = AgentSizes(obs_dim=OBS, n_actions=U, n_agents=A, hidden_dim=H)
 
 
 def inputs(features: int = 0) -> tuple[Array, Array, Array | None]:
-    keys = jax.random.split(jax.random.key(0), 3)
-    last_action = jax.random.randint(keys[1], (B, T, A), 0, U).at[:, 0].set(-1)
-    extra = jax.random.normal(keys[2], (B, T, A, features)) if features else None
-    return jax.random.normal(keys[0], (B, T, A, OBS)), last_action, extra
+    rng = np.random.default_rng(0)
+    last_action = rng.integers(0, U, (B, T, A))
+    last_action[:, 0] = -1
+    obs, extra = (jnp.asarray(rng.normal(size=(B, T, A, width)), jnp.float32) for width in (OBS, features))
+    return obs, jnp.asarray(last_action), extra if features else None
 
 
-def seat_network(agent: RNNAgent | IndividualRNNAgent, seat: int) -> RNNAgent:
+def build(name: str, sizes: AgentSizes, seed: int) -> Any:
+    return drawn(jax.eval_shape(lambda: AGENTS[name](sizes, key=jax.random.key(0))), seed)
+
+
+def seat_network(agent: Any, seat: int) -> Any:
     return jax.tree.map(lambda x: x[seat], agent.seats) if isinstance(agent, IndividualRNNAgent) else agent
 
 
-def slow_outputs(
-    agent: RNNAgent | IndividualRNNAgent, obs: Array, last_action: Array, extra: Array | None
-) -> np.ndarray:
+def dense(layer: Linear, x: np.ndarray) -> np.ndarray:
+    return x @ np.asarray(layer.weight) + np.asarray(layer.bias)
+
+
+def slow_cell(net: Any, x: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The new recurrent state and the outputs of one seat's network for its whole input."""
+    first = np.maximum(dense(net.fc1, x), 0)
+    if isinstance(net, DuelingAgent):
+        h = np.maximum(dense(net.fc2, first), 0)
+        advantage = dense(net.advantage, h)
+        return h, dense(net.value, h)[0] + advantage - advantage.sum() / U
+    gates, hidden = dense(net.input_gates, first), dense(net.hidden_gates, h)
+    r = 1 / (1 + np.exp(-gates[:H] - hidden[:H]))
+    z = 1 / (1 + np.exp(-gates[H : 2 * H] - hidden[H : 2 * H]))
+    h = (1 - z) * np.tanh(gates[2 * H :] + r * hidden[2 * H :]) + z * h
+    return h, dense(net.fc2, h)
+
+
+def slow_outputs(agent: Any, obs: Array, last_action: Array, extra: Array | None) -> np.ndarray:
     """Row by row and step by step on the concatenated input, as PyMARL computes it."""
     sizes = agent.sizes
     outputs = np.zeros((B, T, A, U))
@@ -49,17 +72,11 @@ def slow_outputs(
                     parts.append(np.eye(A)[a])
                 if extra is not None:
                     parts.append(np.asarray(extra[b, t, a]))
-                x = np.concatenate(parts) @ np.asarray(net.fc1.weight) + np.asarray(net.fc1.bias)
-                gates = np.maximum(x, 0) @ np.asarray(net.input_gates.weight) + np.asarray(net.input_gates.bias)
-                hidden = h @ np.asarray(net.hidden_gates.weight) + np.asarray(net.hidden_gates.bias)
-                r = 1 / (1 + np.exp(-gates[:H] - hidden[:H]))
-                z = 1 / (1 + np.exp(-gates[H : 2 * H] - hidden[H : 2 * H]))
-                h = (1 - z) * np.tanh(gates[2 * H :] + r * hidden[2 * H :]) + z * h
-                outputs[b, t, a] = h @ np.asarray(net.fc2.weight) + np.asarray(net.fc2.bias)
+                h, outputs[b, t, a] = slow_cell(net, np.concatenate(parts), h)
     return outputs
 
 
-@jax.jit
+@fast_jit
 def outputs_of(agent, obs: Array, last_action: Array, extra: Array | None) -> Array:
     return agent.head(agent.unroll(agent.embed(obs, last_action, extra), agent.initial(B)))
 
@@ -71,20 +88,22 @@ def outputs_of(agent, obs: Array, last_action: Array, extra: Array | None) -> Ar
     ids=["usual", "features", "obs only"],
 )
 def test_agents_equal_the_plain_network(name: str, sizes: AgentSizes):
-    agent = AGENTS[name](sizes, key=jax.random.key(1))
+    agent = build(name, sizes, 1)
     data = inputs(sizes.feature_dim)
     np.testing.assert_allclose(outputs_of(agent, *data), slow_outputs(agent, *data), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
 def test_stepping_equals_unrolling(name: str):
-    agent = AGENTS[name](SIZES, key=jax.random.key(2))
+    agent = build(name, SIZES, 2)
     obs, last_action, _ = inputs()
     h = agent.initial(B)
-    assert h.shape == (B, A, H)
+    assert h.shape == (B, A, H // 2 if name == "dueling" else H)
+    assert agent.initial(B, 1).shape == (B, 1, h.shape[-1])
     stepped = []
+    step = fast_jit(lambda obs, last, h: agent.step(agent.embed(obs, last), h))
     for t in range(T):
-        h = agent.step(agent.embed(obs[:, t], last_action[:, t]), h)
+        h = step(obs[:, t], last_action[:, t], h)
         stepped.append(agent.head(h))
     np.testing.assert_allclose(jnp.stack(stepped, axis=1), outputs_of(agent, obs, last_action, None), atol=1e-6)
 
@@ -92,11 +111,92 @@ def test_stepping_equals_unrolling(name: str):
 @pytest.mark.parametrize("name", sorted(AGENTS))
 @pytest.mark.parametrize("one_hots", [True, False])
 def test_an_observation_all_seats_share_is_repeated(name: str, one_hots: bool):
-    agent = AGENTS[name](SIZES._replace(use_last_action=one_hots, use_agent_id=one_hots), key=jax.random.key(3))
+    agent = build(name, SIZES._replace(use_last_action=one_hots, use_agent_id=one_hots), 3)
     obs, last_action, _ = inputs()
     shared = obs[:, :, :1]
     repeated = jnp.broadcast_to(shared, obs.shape)
-    np.testing.assert_allclose(agent.embed(shared, last_action), agent.embed(repeated, last_action), atol=1e-6)
+    embed = fast_jit(lambda obs: agent.embed(obs, last_action))
+    np.testing.assert_allclose(embed(shared), embed(repeated), atol=1e-6)
+
+
+SEATS = jnp.array([[2, 0], [1, 2]])
+"""Two of the three seats of each episode, not in their order."""
+
+
+def columns(values: Array) -> Array:
+    """The columns of SEATS: [B, T, A, ...] -> [B, T, 2, ...], one by one."""
+    return jnp.stack([values[b][:, SEATS[b]] for b in range(B)])
+
+
+@fast_jit
+def parts_of(agent: Any, obs: Array, last_action: Array, features: Array, seats: Array | None) -> dict[str, Array]:
+    """What each function of an agent gives along episodes, for the given seats [B, m] or for all."""
+    timed = None if seats is None else seats[:, None]
+    weighed, more = agent.weigh_inputs(obs, last_action, timed), agent.weigh_features(features, timed)
+    embedded = agent.embed(obs, last_action, features, timed)
+    hidden = agent.unroll(embedded, agent.initial(B, obs.shape[2]), seats)
+    return {
+        "weigh_inputs": weighed,
+        "weigh_features": more,
+        "activate": agent.activate(weighed + more, timed),
+        "embed": embedded,
+        "unroll": hidden,
+        "step": agent.step(embedded, hidden, timed),
+        "head": agent.head(hidden, timed),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("one_hots", [True, False])
+def test_some_seats_are_columns_of_all(name: str, one_hots: bool):
+    agent = build(name, SIZES._replace(feature_dim=F, use_last_action=one_hots, use_agent_id=one_hots), 4)
+    obs, last_action, extra = inputs(F)
+    assert extra is not None
+    every = parts_of(agent, obs, last_action, extra, None)
+    some = parts_of(agent, columns(obs), columns(last_action), columns(extra), SEATS)
+    np.testing.assert_allclose(every["activate"], every["embed"], atol=1e-6)
+    for part, values in every.items():
+        assert not np.allclose(values[:, :, :2], columns(values), atol=1e-3), part
+        np.testing.assert_allclose(some[part], columns(values), atol=1e-6, err_msg=part)
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_many_features_are_tried_for_the_same_observation(name: str):
+    agent = build(name, SIZES._replace(feature_dim=F), 5)
+    obs, last_action, extra = inputs(F)
+    assert extra is not None
+    tried = jnp.stack([extra, extra + 1.0], axis=2)  # [B, T, 2, A, F]
+
+    @fast_jit
+    def at_once(before: Array, seats: Array | None) -> Array:
+        timed, twice = (None, None) if seats is None else (seats[:, None], seats[:, None, None])
+        x = agent.weigh_inputs(obs, last_action, timed)[:, :, None] + agent.weigh_features(tried, twice)
+        return agent.head(agent.step(agent.activate(x, twice), before[:, :, None], twice), twice)
+
+    @fast_jit
+    def one_by_one(before: Array) -> Array:
+        values = [agent.head(agent.step(agent.embed(obs, last_action, tried[:, :, i]), before)) for i in range(2)]
+        return jnp.stack(values, axis=2)
+
+    before = parts_of(agent, obs, last_action, extra, None)["unroll"]
+    expected = one_by_one(before)
+    assert not np.allclose(expected[:, :, 0], expected[:, :, 1], atol=1e-3)
+    for seats in (None, jnp.broadcast_to(jnp.arange(A), (B, A))):
+        np.testing.assert_allclose(at_once(before, seats), expected, atol=1e-6)
+
+
+def test_dueling_network_has_no_memory():
+    agent = build("dueling", SIZES._replace(hidden_dim=64), 6)
+    assert agent.fc1.weight.shape == (SIZES.input_dim, 64)
+    assert agent.fc2.weight.shape == (64, 32)
+    assert agent.initial(B).shape == (B, A, 32)
+    obs, last_action, _ = inputs()
+    embedded = agent.embed(obs, last_action)
+    np.testing.assert_array_equal(agent.unroll(embedded, agent.initial(B) + 5.0), embedded)
+    np.testing.assert_array_equal(agent.step(embedded, embedded + 5.0), embedded)
+    # The advantages are centred, so the mean of the outputs is the value.
+    np.testing.assert_allclose(agent.head(embedded).mean(axis=-1), agent.value(embedded)[..., 0], atol=1e-6)
+    assert build("dueling", SIZES._replace(hidden_dim=1), 6).initial(B).shape == (B, A, 1)
 
 
 def test_initialisation_is_pytorchs():
@@ -153,9 +253,6 @@ def mixer_inputs() -> tuple[Array, Array]:
 
 def slow_qmix(mixer: QMixer, qs: np.ndarray, state: np.ndarray) -> float:
     """One joint value, written out."""
-
-    def dense(layer: Linear, x: np.ndarray) -> np.ndarray:
-        return x @ np.asarray(layer.weight) + np.asarray(layer.bias)
 
     def perceptron(layers: tuple[Linear, ...], x: np.ndarray) -> np.ndarray:
         return dense(layers[0], x) if len(layers) == 1 else dense(layers[1], np.maximum(dense(layers[0], x), 0))

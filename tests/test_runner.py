@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from omg.components import loss_mask
-from omg.controllers import RandomPolicy
+from omg.controllers import Lineup, RandomPolicy
 from omg.envs import EnvSpec, Observation, Outcome, make_env
 from omg.runners import Rollout, any_over, play_episodes
 from tiny import GAME
@@ -61,7 +61,7 @@ class Countdown:
 class Chance:
     """Random legal actions. Remembers how often it was asked, and notes that and its exploration."""
 
-    def initial(self, batch: int) -> jax.Array:
+    def initial(self, batch: int, key: jax.Array) -> jax.Array:
         return jnp.zeros(batch, jnp.int32)
 
     def act(
@@ -72,10 +72,25 @@ class Chance:
         noted = jnp.broadcast_to(jnp.asarray(epsilon, jnp.float32), asked.shape)
         return actions, carry + 1, {"asked": asked, "epsilon": noted}
 
+    def lineup(self, carry: jax.Array) -> Lineup | None:
+        return None
 
-def play(env: Any, seed: int = 0, games: int = GAMES, **options: Any) -> Rollout:
+
+class Seated(Chance):
+    """The same in a team: in even games seat 0 learns, in odd games seat 1; with it sits another player.
+
+    Two games after each other have the same one.
+    """
+
+    def lineup(self, carry: jax.Array) -> Lineup:
+        seat = jnp.arange(carry.shape[0]) % 2
+        partner = jnp.arange(carry.shape[0]) // 2
+        return Lineup(seat, jnp.where(jnp.arange(2) == seat[:, None], -1, partner[:, None]))
+
+
+def play(env: Any, seed: int = 0, games: int = GAMES, policy: Any = None, **options: Any) -> Rollout:
     """Plays and brings the result to the host."""
-    run = jax.jit(lambda key: play_episodes(env, Chance(), key, games, 0.25, **options))
+    run = jax.jit(lambda key: play_episodes(env, policy or Chance(), key, games, 0.25, **options))
     return jax.device_get(run(jax.random.PRNGKey(seed)))
 
 
@@ -86,8 +101,8 @@ def countdown() -> Rollout:
 
 @pytest.fixture(scope="module")
 def ends() -> np.ndarray:
-    """[B] when the games of `countdown` end for real; the runner's first key is split once for the start."""
-    _, reset_key = jax.random.split(jax.random.PRNGKey(0))
+    """[B] when the games of `countdown` end for real; the second of the keys that the runner makes is for the start."""
+    reset_key = jax.random.split(jax.random.PRNGKey(0), 3)[1]
     found = np.asarray(Countdown().reset(reset_key, GAMES)[0].end)
     assert (found < LIMIT).any()
     assert (found == LIMIT).any()
@@ -113,6 +128,8 @@ def test_slots_are_filled_until_the_end(countdown: Rollout, ends: np.ndarray):
     assert not batch.terminated[ends > LIMIT].any()
     np.testing.assert_array_equal(np.asarray(loss_mask(batch)).sum(axis=1), played[:, 0])
     assert batch.seat is None
+    assert batch.players is None
+    assert countdown.lineup is None
 
 
 def test_the_slot_behind_the_end_holds_the_last_observation(countdown: Rollout, ends: np.ndarray):
@@ -157,6 +174,21 @@ def test_rewards_of_every_seat(countdown: Rollout):
     np.testing.assert_array_equal(own.stats.returns, countdown.stats.returns * 11)
 
 
+def test_who_sat_where_is_stored_and_the_learner_has_its_own_return(countdown: Rollout):
+    together, own = play(Countdown(), policy=Seated()), play(Countdown(reward_per_agent=True), policy=Seated())
+    games = np.arange(GAMES)
+    for rollout in (together, own):
+        batch = rollout.batch
+        assert batch is not None
+        np.testing.assert_array_equal(batch.seat, games % 2)
+        np.testing.assert_array_equal(batch.players[games, games % 2], -1)
+        np.testing.assert_array_equal(batch.players[games, 1 - games % 2], games // 2)
+        np.testing.assert_array_equal(rollout.lineup.players, batch.players)
+    # Everybody has the same return where the reward is the team's, so there it is no metric of its own.
+    assert "own_return" not in together.stats.metrics
+    np.testing.assert_array_equal(own.stats.metrics["own_return"], countdown.stats.returns * ([1, 10] * (GAMES // 2)))
+
+
 def test_without_a_record_the_statistics_are_the_same(countdown: Rollout):
     bare = play(Countdown(), record=False)
     assert bare.batch is None
@@ -196,7 +228,7 @@ def test_mapped_programs_play_as_if_alone():
     single = jax.jit(lambda key: play_episodes(env, Chance(), key, 2, 0.25))
     mapped, longest = jax.device_get(together(keys)), []
     for index, key in enumerate(keys):
-        batch, stats = jax.device_get(single(key))
+        batch, stats, _ = jax.device_get(single(key))
         ours = jax.tree.map(lambda leaf, index=index: leaf[index], mapped)
         for one, other in zip(jax.tree.leaves(ours.stats), jax.tree.leaves(stats), strict=True):
             np.testing.assert_array_equal(one, other)
@@ -220,9 +252,9 @@ def test_any_over():
 def test_foraging_games_played_one_by_one():
     """The recorded actions, played again in each game by itself, bring what was recorded and counted."""
     env = make_env("foraging", **GAME)
-    batch, stats = play(env, seed=2, games=12)
+    batch, stats, _ = play(env, seed=2, games=12)
     assert batch is not None
-    _, reset_key = jax.random.split(jax.random.PRNGKey(2))
+    reset_key = jax.random.split(jax.random.PRNGKey(2), 3)[1]
     worlds, first = env.reset(reset_key, 12)
     step, key = jax.jit(env.step), jax.random.PRNGKey(0)
     lengths = []

@@ -30,7 +30,16 @@ from omg.learners.tabular import (
     solve,
     update,
 )
-from omg.report.toy import COLUMNS, curve, episodes_until_good, median_band, speed_rows, toy_experiment, write_results
+from omg.report.toy import (
+    COLUMNS,
+    curve,
+    episodes_until_good,
+    median_band,
+    speed_rows,
+    spread_name,
+    toy_experiment,
+    write_results,
+)
 from omg.tracking.table import Table
 
 GAMMA = 0.9
@@ -305,15 +314,15 @@ def test_update_by_hand() -> None:
     q[:, 2, 1] = 0.5, 0.8, 0.1, 0.2, 0.9
     q[:, 0, 0, 3] = 0.4
     steps = Steps(
-        state=np.zeros(3, int),
-        context=np.zeros(3, int),
-        action=np.full(3, 3),
-        reward=np.array([0.0, 1.0, 0.0]),
-        ended=np.array([False, True, False]),
-        next_state=np.full(3, 2),
-        next_context=np.ones(3, int),
-        next_legal=np.array([[True, True, True, True, False]] * 3),
-        counts=np.array([True, True, False]),
+        state=jnp.zeros(3, int),
+        context=jnp.zeros(3, int),
+        action=jnp.full(3, 3),
+        reward=jnp.asarray([0.0, 1.0, 0.0]),
+        ended=jnp.asarray([False, True, False]),
+        next_state=jnp.full(3, 2),
+        next_context=jnp.ones(3, int),
+        next_legal=jnp.asarray([[True, True, True, True, False]] * 3),
+        counts=jnp.asarray([True, True, False]),
     )
     after = np.array(jax.jit(update, static_argnums=1)(q, Settings(gamma=0.9, alpha=0.25), steps))
     # 0.4 + 0.25 (0.9 * 0.8 - 0.4): the best action there would not be legal. 0.4 + 0.25 (1 - 0.4): nothing follows.
@@ -406,6 +415,7 @@ def test_games_until_good_play() -> None:
         for episodes, value in zip((10, 20, 40), values, strict=True)
     ]
     assert episodes_until_good(Table(rows), "own", "action").tolist() == [20.0, np.inf]
+    assert spread_name(Table(rows)) == "lowest and highest"
     episodes, values = curve(Table(rows[::-1]), "own", "action", "of_optimum")
     assert (episodes.tolist(), values.tolist()) == ([10, 20, 40], [[0.5, 0.1], [0.95, 0.2], [0.2, 0.3]])
 
@@ -425,6 +435,7 @@ def test_command_prints_and_writes(
     assert (asked["args"], asked["seeds"], asked["episodes"], asked["seed"]) == (SMALL, SEEDS, EPISODES, 1)
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line.strip().startswith(("own cell", "both cells"))]) == 2 * len(LEARNED)
+    assert "95 % interval" in lines[2]
     assert sum(line.strip().startswith("Q(s,") for line in lines) == len(LEARNED)
     assert lines[-2:] == [f"Table: {tmp_path}/new/toy.csv", f"Figure: {tmp_path}/new/toy.png"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["toy.csv", "toy.png"]

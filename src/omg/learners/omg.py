@@ -19,6 +19,7 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -82,12 +83,13 @@ class OMGLearner(QLearner):
         model = state.mac.opponent_model
         assert isinstance(model, SubgoalModel)
         assert key is not None
-        infer_key, select_key, mix_key, loss_key = jax.random.split(key, 4)
+        infer_key, select_key, mix_key, loss_key, prior_key = jax.random.split(key, 5)
         inputs, mask = columns.model_inputs(), loss_mask(batch)
         if self.learns_prior:
             model = model.with_prior(read_statistics(model.prior, inputs.seen, batch))
         inferred = model.features(model.unroll(inputs), infer_key if config.omg_sample else None)
-        selection = self.select(state.mac, batch, columns, inferred, select_key)
+        mac = dataclasses.replace(state.mac, opponent_model=model)
+        selection = self.select(mac, batch, columns, inferred, select_key)
 
         def loss(trained: SubgoalModel) -> tuple[Array, dict[str, Array]]:
             whole = trained if self.learns_prior else trained.with_prior(model.prior)
@@ -96,8 +98,9 @@ class OMGLearner(QLearner):
                 played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
             )
             if self.learns_prior:
-                rows, weight = inputs.seen[:, :-1], mask
-                prior_value, prior_metrics = prior_loss(whole.prior, rows, weight, config.prior_kl_weight, loss_key)
+                prior_value, prior_metrics = prior_loss(
+                    whole.prior, inputs.seen[:, :-1], mask, config.prior_kl_weight, prior_key
+                )
                 value, metrics = value + prior_value, metrics | prior_metrics
             return value, metrics
 
@@ -106,7 +109,7 @@ class OMGLearner(QLearner):
         steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
         trained = optax.apply_updates(trained, steps)
         changed = trained if self.learns_prior else trained.with_prior(model.prior)
-        features, share = self._mix(inferred, selection, t_env, mix_key)
+        features, share = self._mix(inferred, selection, mask, t_env, mix_key)
         metrics |= {"omg_selected_share": share, **_selection_metrics(selection, mask, config.omg_horizon)}
         return ModelUpdate(changed, opt_state, state.mac.control(features), metrics)
 
@@ -166,7 +169,9 @@ class OMGLearner(QLearner):
             avail = take_seats(avail, columns.seats)
         return state_value(q, avail[:, :, None], self.config.omg_value)
 
-    def _mix(self, inferred: Array, selection: Selection, t_env: Array | int, key: Array) -> tuple[Array, Array]:
+    def _mix(
+        self, inferred: Array, selection: Selection, mask: Array, t_env: Array | int, key: Array
+    ) -> tuple[Array, Array]:
         """The subgoals [B, T+1, m, D] that Q learns with, and the share of selected ones."""
         config = self.config
         shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
@@ -174,7 +179,8 @@ class OMGLearner(QLearner):
             share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, config.omg_mix_anneal_time)
         else:
             share = jnp.float32(shares[config.omg_q_input])
-        chosen = jax.random.uniform(key, selection.offset.shape) < share
+        # Nothing can be selected behind an episode's last step, however far its batch is padded.
+        chosen = (jax.random.uniform(key, selection.offset.shape) < share) & (mask[..., None] > 0)
         mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
         return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
 

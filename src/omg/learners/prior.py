@@ -133,5 +133,4 @@ def read_statistics(prior: Prior, seen: Array, batch: EpisodeBatch) -> Prior:
     """The prior with the views [B, T+1, m, O] of a batch counted into its input statistics."""
     rows = seen[:, :-1].reshape(-1, seen.shape[-1])
     weight = jnp.broadcast_to(loss_mask(batch)[..., None], seen[:, :-1].shape[:-1]).reshape(-1)
-    statistics = jax.lax.stop_gradient(prior.statistics.add(rows, weight))
-    return prior.with_statistics(statistics)
+    return prior.with_statistics(prior.statistics.add(rows, weight))

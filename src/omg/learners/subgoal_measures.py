@@ -2,7 +2,8 @@
 
 - `subgoal_hit_ratio`: each step's subgoal is decoded to a view; it hits if the nearest view that occurs at or after
   that step in the episode is within the tolerance (root mean squared difference in normalised units). Distinct views
-  that were hit, divided by the number of views of the episode, as a mean over episodes.
+  that were hit (further than the tolerance from those counted before), divided by the number of views of the episode,
+  as a mean over episodes; the same number as `evaluation.measures.subgoal_hit_ratio` finds.
 - `subgoal_future_distance`, `subgoal_present_distance`: the same distance of the decoded subgoal, and of the present
   view, to the view H steps ahead (the last one past the end). A useful subgoal is nearer than the present.
 - `subgoal_probe`, `present_probe`: accuracy with which a linear classifier reads from the subgoal, or from the present
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
 from omg.controllers import Columns
@@ -71,14 +72,20 @@ def hit_ratio(decoded: Array, seen: Array, length: Array, tolerance: float) -> A
     slots = jnp.arange(seen.shape[1])
 
     def one(decoded: Array, seen: Array, length: Array) -> Array:
-        squared = (decoded**2).sum(-1)[:, None] + (seen**2).sum(-1)[None] - 2.0 * decoded @ seen.T
-        distance = jnp.sqrt(jnp.maximum(squared, 0.0) / seen.shape[-1])
         # A subgoal belongs to a played step; it may name any view from that step to the last.
         allowed = (slots[None] >= slots[:, None]) & (slots[None] <= length) & (slots[:, None] < length)
-        distance = jnp.where(allowed, distance, jnp.inf)
+        distance = jnp.where(allowed, _all_distances(decoded, seen), jnp.inf)
         nearest = distance.argmin(axis=1)
         hits = distance.min(axis=1) <= tolerance
-        return jnp.zeros(slots.shape).at[nearest].max(hits.astype(jnp.float32)).sum() / (length + 1)
+        alike = _all_distances(seen, seen) <= tolerance
+
+        def count(covered: Array, hit: tuple[Array, Array]) -> tuple[Array, Array]:
+            view, occurs = hit
+            new = occurs & ~covered[view]
+            return covered | (new & alike[view]), new
+
+        counted = lax.scan(count, jnp.zeros(slots.shape, bool), (nearest, hits))[1]
+        return counted.sum() / (length + 1)
 
     over_seats = jax.vmap(one, in_axes=(1, 1, None))
     return jax.vmap(over_seats)(decoded, seen, length).mean()
@@ -110,6 +117,12 @@ def probe_accuracy(features: Array, labels: Array, weight: Array, classes: int) 
     correct = (held @ solved + offset).argmax(axis=-1) == labels[score].reshape(-1)
     held_weight = weight[score].reshape(-1)
     return (correct * held_weight).sum() / jnp.maximum(held_weight.sum(), 1.0)
+
+
+def _all_distances(left: Array, right: Array) -> Array:
+    """`_distance` of each to each, as one product: [P, O] and [Q, O] -> [P, Q]."""
+    squared = (left**2).sum(axis=-1)[:, None] + (right**2).sum(axis=-1)[None] - 2.0 * left @ right.T
+    return jnp.sqrt(jnp.maximum(squared, 0.0) / left.shape[-1])
 
 
 def _distance(left: Array, right: Array) -> Array:

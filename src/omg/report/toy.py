@@ -73,7 +73,8 @@ def toy_experiment(
     """
     tables, settings = race_tables(args), toy_settings(args)
     best = solve(tables, settings.gamma, "subgoal").start
-    points = np.unique(np.geomspace(min(FIRST_POINT, episodes), episodes, POINTS).round().astype(int)).tolist()
+    first = min(FIRST_POINT, -(-episodes // 20))
+    points = np.unique(np.geomspace(first, episodes, POINTS).round().astype(int)).tolist()
     rows: list[dict[str, Any]] = []
     for view in VIEWS:
         for context in contexts:
@@ -105,6 +106,11 @@ def median_band(values: np.ndarray, level: float = 0.95) -> Band:
     # Half of two infinities is infinity, but their difference is not a number: hence no interpolation.
     lower, upper = ordered[..., (count - 1) // 2], ordered[..., count // 2]
     return Band((lower + upper) / 2, ordered[..., rank - 1], ordered[..., count - rank])
+
+
+def spread_name(table: Table) -> str:
+    """What the ends of `median_band` are for the seeds of this table."""
+    return "95 % interval" if len(set(table.column("seed"))) >= 6 else "lowest and highest"
 
 
 def contexts_of(table: Table) -> list[Context]:
@@ -147,7 +153,7 @@ def speed_rows(table: Table, args: ToyGridArgs) -> list[dict[str, Any]]:
                     "entries": f"{entries.size:,}",
                     "occur": f"{int(entries.sum()):,}",
                     f"games to {GOOD:.0%}": _games(until.median),
-                    "95 % interval": f"{_games(until.low)} - {_games(until.high)}",
+                    spread_name(table): f"{_games(until.low)} - {_games(until.high)}",
                     "at the end": f"{np.median(share[-1]):.0%}",
                 }
             )
@@ -219,7 +225,7 @@ def plot_toy(table: Table, args: ToyGridArgs, path: Path) -> Path:
         ncols=3,
         frameon=False,
         fontsize=10.5,
-        title=f"Median of {seeds} seeds and its 95 % interval",
+        title=f"Median of {seeds} seeds, {spread_name(table)}",
         title_fontsize=9,
     )
     _save(figure, path)
@@ -238,7 +244,7 @@ def _draw_board(axes: Any, args: ToyGridArgs) -> None:
     for edge in np.arange(size + 1) - 0.5:
         axes.plot([-0.5, size - 0.5], [edge, edge], color="#d0d0d0", linewidth=0.6, zorder=1)
         axes.plot([edge, edge], [-0.5, size - 0.5], color="#d0d0d0", linewidth=0.6, zorder=1)
-    marker = 170 * (11 / size) ** 2
+    marker = min(170 * (11 / size) ** 2, 600)
     for row, col in args.goals:
         axes.scatter(col, row, marker="*", s=1.6 * marker, color=_PAY, edgecolor="white", linewidth=0.8, zorder=4)
     quarter = middle + (last - middle + 1) // 2
@@ -260,7 +266,7 @@ def _draw_board(axes: Any, args: ToyGridArgs) -> None:
     ):
         axes.scatter(col, row, s=marker, color=colour, edgecolor="white", linewidth=1.2, zorder=5)
         edge = -0.4 if side == "left" else size - 0.6
-        axes.text(edge, row + 1.25, text, color=colour, ha=side, fontsize=9.5, zorder=5)
+        axes.text(edge, row + max(0.115 * size, 0.42), text, color=colour, ha=side, fontsize=9.5, zorder=5)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)

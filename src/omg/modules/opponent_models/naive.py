@@ -85,6 +85,6 @@ class NaiveModel(eqx.Module):
         return jax.lax.stop_gradient(values)
 
     def loss(self, inference: NaiveInference, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy on the others' actions; metrics `am_action_loss`, `am_action_accuracy`."""
+        """Cross-entropy on the others' actions; metrics `am_loss`, `am_action_accuracy`."""
         loss, accuracy = action_loss(inference.logits, others_of(targets.actions, targets.seats), mask)
         return loss, {"am_loss": loss, "am_action_accuracy": accuracy}

@@ -59,6 +59,7 @@ class Prior(eqx.Module):
     decoder: tuple[Linear, ...]
     output: Linear
     statistics: InputStatistics
+    """Counted, never learned: no gradient reaches them."""
 
     def __init__(self, features: int, subgoal_dim: int, hidden: tuple[int, ...] = (128, 128), *, key: Array):
         encoder_key, mean_key, log_var_key, decoder_key, output_key = jax.random.split(key, 5)
@@ -80,11 +81,13 @@ class Prior(eqx.Module):
 
     def normalise(self, seen: Array) -> Array:
         """From original to normalised units, [..., O]."""
-        return (seen - self.statistics.mean) / self._deviation()
+        mean, deviation = self._scale()
+        return (seen - mean) / deviation
 
     def restore(self, normalised: Array) -> Array:
         """From normalised to original units, [..., O]."""
-        return normalised * self._deviation() + self.statistics.mean
+        mean, deviation = self._scale()
+        return normalised * deviation + mean
 
     def encode(self, seen: Array) -> tuple[Array, Array]:
         """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each."""
@@ -99,9 +102,13 @@ class Prior(eqx.Module):
         """The view a subgoal stands for, in original units: [..., D] -> [..., O]."""
         return self.restore(self.decode_normalised(subgoal))
 
-    def _deviation(self) -> Array:
-        deviation = jnp.sqrt(self.statistics.variance)
-        return jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
+    def _scale(self) -> tuple[Array, Array]:
+        """Mean and deviation of every feature, [O] each."""
+        # A loss in normalised units could be lowered by blowing up the deviation, and the root of a constant feature's
+        # variance has no finite slope.
+        _, mean, variance = jax.lax.stop_gradient(self.statistics)
+        deviation = jnp.sqrt(variance)
+        return mean, jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
 
 
 def _stack(widths: tuple[int, ...], key: Array) -> tuple[Linear, ...]:

@@ -12,6 +12,8 @@ import pytest
 def pytest_configure(config: pytest.Config) -> None:
     """Runs before any test module imports JAX, which reads these variables once."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # Nearly all of the tests' time is compilation, and what they compute is small. With 0 programs are those of users.
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     if hasattr(config, "workerinput"):  # A worker of pytest-xdist inherits what its parent has set.
         return
     cache = tempfile.mkdtemp(prefix="omg-test-cache-")

@@ -33,7 +33,20 @@ ONE_SEAT = TeamDraw((TeamPart(2, (0, 1)), TeamPart(1, ())))
 TWO_SEATS = TeamDraw((TeamPart(1, ()), TeamPart(1, (0, 1)), TeamPart(1, ())))
 """A team in which two seats learn that are not neighbours in its name."""
 
-fast_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+def _fast_options() -> dict[str, Any]:
+    """Compiler options that save the most time, of those that this version of XLA knows."""
+    options: dict[str, Any] = {}
+    for name, value in (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters", False)):
+        try:
+            jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+        except Exception:
+            continue
+        options[name] = value
+    return options
+
+
+fast_jit = functools.partial(jax.jit, compiler_options=_fast_options())
 """Compiling is nearly all of these tests' time, and what they compute is small."""
 
 
@@ -56,6 +69,8 @@ def config(**changes: Any) -> Config:
 def episodes(seed: int = 0, *, reward_per_agent: bool = False, team: TeamDraw | None = None) -> EpisodeBatch:
     """Lengths 5 (time limit), 5 (real end in the last step), 3 (real end), 2 (cut early): every case of the mask.
 
+    The arrays are NumPy's: every single step that JAX takes outside a compiled function is compiled by itself.
+
     Args:
         seed: Of everything that is drawn.
         reward_per_agent: Rewards [B, T+1, A] instead of [B, T+1].
@@ -68,23 +83,21 @@ def episodes(seed: int = 0, *, reward_per_agent: bool = False, team: TeamDraw | 
     avail[..., 1] = True
     for episode, length in enumerate(LENGTHS):
         avail[episode, length + 1 :] = False
-    batch = EpisodeBatch(
-        obs=jnp.asarray(rng.normal(size=(B, T + 1, A, OBS)), jnp.float32),
-        state=jnp.asarray(rng.normal(size=(B, T + 1, S)), jnp.float32),
-        avail=jnp.asarray(avail),
-        actions=jnp.asarray(rng.integers(0, U, (B, T + 1, A)), jnp.int32),
-        reward=jnp.asarray(rng.normal(size=(B, T + 1, A) if reward_per_agent else (B, T + 1)), jnp.float32),
-        terminated=jnp.asarray((slots == played[:, None] - 1) & ended[:, None]),
-        filled=jnp.asarray(slots < played[:, None]),
-        seat=None,
-        records={},
-    )
+    arrays: dict[str, Any] = {
+        "obs": rng.normal(size=(B, T + 1, A, OBS)).astype(np.float32),
+        "state": rng.normal(size=(B, T + 1, S)).astype(np.float32),
+        "avail": avail,
+        "actions": rng.integers(0, U, (B, T + 1, A)).astype(np.int32),
+        "reward": rng.normal(size=(B, T + 1, A) if reward_per_agent else (B, T + 1)).astype(np.float32),
+        "terminated": (slots == played[:, None] - 1) & ended[:, None],
+        "filled": slots < played[:, None],
+    }
     if team is None:
-        return batch
-    players = rng.integers(0, PARTNERS, (B, A))
-    mine = np.asarray(team.main_seats(jnp.asarray(SEATS)))
-    players[np.arange(B)[:, None], mine] = -1
-    return batch._replace(seat=jnp.asarray(SEATS, jnp.int32), players=jnp.asarray(players, jnp.int32))
+        return EpisodeBatch(**arrays, seat=None, records={})
+    seat: Any = np.array(SEATS, np.int32)
+    players: Any = rng.integers(0, PARTNERS, (B, A)).astype(np.int32)
+    players[np.arange(B)[:, None], np.asarray(team.main_seats(seat))] = -1
+    return EpisodeBatch(**arrays, seat=seat, records={}, players=players)
 
 
 def behind_the_end(batch: EpisodeBatch, seed: int = 99) -> EpisodeBatch:
@@ -96,29 +109,32 @@ def behind_the_end(batch: EpisodeBatch, seed: int = 99) -> EpisodeBatch:
     length = np.asarray(LENGTHS)[:, None]
     behind, idle = np.arange(T + 1) > length, np.arange(T + 1) >= length
 
-    def exchange(name: str, where: np.ndarray) -> Array:
+    def exchange(name: str, where: np.ndarray) -> Any:
         values, others = getattr(batch, name), getattr(other, name)
-        return jnp.where(where.reshape(B, T + 1, *(1,) * (values.ndim - 2)), others, values)
+        return np.where(where.reshape(B, T + 1, *(1,) * (values.ndim - 2)), others, values)
 
     changed = {name: exchange(name, behind) for name in ("obs", "state")}
     changed |= {name: exchange(name, idle) for name in ("actions", "reward")}
-    return batch._replace(avail=batch.avail ^ jnp.asarray(behind)[..., None, None], **changed)
+    changed["avail"] = batch.avail ^ behind[..., None, None]
+    return batch._replace(**changed)
 
 
 def drawn(shapes: Any, seed: int) -> Any:
     """Parameters from NumPy: compiling the networks' own initialisation would take most of the tests' time."""
     rng = np.random.default_rng(seed)
 
-    def draw(leaf: Any) -> Array:
-        bound = 1 / math.sqrt(leaf.shape[-2]) if leaf.ndim > 1 else 0.4
-        return jnp.asarray(rng.uniform(-bound, bound, leaf.shape), jnp.float32)
+    def draw(leaf: Any, gain: float = 1.0) -> Array:
+        bound = gain / math.sqrt(leaf.shape[-2]) if leaf.ndim > 1 else 0.4
+        return jnp.asarray(rng.uniform(-bound, bound, leaf.shape).astype(np.float32))
 
     def draw_prior(prior: Prior) -> Prior:
-        networks = jax.tree.map(draw, prior)
+        # Encodings of different views must differ by more than rounding.
+        networks = jax.tree.map(lambda leaf: draw(leaf, gain=2.0), prior)
         features = prior.statistics.mean.shape[0]
         # A variance must not be negative.
-        variance = jnp.asarray(rng.uniform(0.3, 2.0, features), jnp.float32)
-        return networks.with_statistics(InputStatistics(jnp.float32(50.0), networks.statistics.mean, variance))
+        variance = jnp.asarray(rng.uniform(0.3, 2.0, features).astype(np.float32))
+        rows = jnp.asarray(np.float32(50.0))
+        return networks.with_statistics(InputStatistics(rows, networks.statistics.mean, variance))
 
     return jax.tree.map(
         lambda leaf: draw_prior(leaf) if isinstance(leaf, Prior) else draw(leaf),
@@ -137,13 +153,26 @@ def drawn_state(learner: QLearner, seed: int = 0) -> QState:
 
 def zeros_like(shapes: Any) -> Any:
     """A pytree of zeros of the given shapes."""
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)
 
 
 def same_bytes(first: Any, second: Any) -> bool:
     """Whether two pytrees hold the same arrays to the last bit."""
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, other in pairs)
+
+
+def edited(values: Any, *edits: tuple[Any, float]) -> Any:
+    """A copy of an array to whose parts numbers are added, each given as `(index, number)`."""
+    copy = np.array(values)
+    for index, number in edits:
+        copy[index] += number
+    return copy
+
+
+def counted_views() -> list[tuple[int, int]]:
+    """The (episode, slot) pairs of `episodes` that hold a view: every played step's, and the last."""
+    return [(episode, slot) for episode in range(B) for slot in range(LENGTHS[episode] + 1)]
 
 
 def counted_steps() -> list[tuple[int, int]]:

@@ -43,16 +43,24 @@ def config(env: str = "foraging", env_args: dict[str, Any] | None = None, **chan
 
 
 def drawn_policy(settings: Config, env: Env, seed: int = 0) -> BasicMAC:
-    """What the learner would hand out, with weights from NumPy: compiling their initialisation takes seconds."""
+    """What the learner would save, with weights from NumPy: compiling their initialisation takes seconds."""
     learner = build_learner(settings, env.spec)
-    shapes = jax.eval_shape(lambda: learner.policy(learner.init(jax.random.PRNGKey(0))))
+    shapes = jax.eval_shape(lambda: learner.tested(learner.init(jax.random.PRNGKey(0))))
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype), shapes)
+
+    def draw(path: Any, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        values = rng.normal(0, 0.5, leaf.shape)
+        # Counts and squares are never negative.
+        return jnp.asarray(np.abs(values) if "statistics" in jax.tree_util.keystr(path) else values, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
 
 
-def stored_agent(folder: Path, settings: Config, results: dict[str, float] | None = None) -> tuple[Path, BasicMAC]:
+def stored_agent(
+    folder: Path, settings: Config, results: dict[str, float] | None = None, seed: int = 0
+) -> tuple[Path, BasicMAC]:
     env = make_env(settings.env, **settings.env_args)
-    policy = drawn_policy(settings, env, seed=1)
+    policy = drawn_policy(settings, env, seed)
     card = AgentCard("iql", 3, 1234, settings.model_dump(), vars(env.spec), results or {})
     return save_agent(folder, policy, card), policy
 
@@ -76,11 +84,20 @@ def edit_card(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 # ------------------------------------------------------------------------------------------------ save and load
 
 
-@pytest.mark.parametrize("mixer", [None, *sorted(MIXERS)])
-@pytest.mark.parametrize("agent", sorted(AGENTS))
-def test_a_loaded_agent_acts_as_the_saved_one(agent: str, mixer: str | None, tmp_path: Path):
-    settings = config(agent=agent, mixer=mixer)
-    folder, policy = stored_agent(tmp_path / "agent", settings)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"agent": agent} for agent in sorted(AGENTS)),
+        *({"mixer": mixer} for mixer in sorted(MIXERS)),
+        {"am_model": "base_am", "learner": "q_learner_4am"},
+        {"am_model": "liam_am", "learner": "q_learner_4am", "agent": "dueling"},
+        {"am_model": "omg_am", "learner": "omg_learner", "subgoal_dim": 5, "obs_all_last_actions": True},
+    ],
+    ids=lambda changes: "-".join(str(value) for value in changes.values()),
+)
+def test_a_loaded_agent_acts_as_the_saved_one(changes: dict[str, Any], tmp_path: Path):
+    settings = config(**changes)
+    folder, policy = stored_agent(tmp_path / "agent", settings, seed=1)
     loaded = load_agent(folder)
     env = make_env(settings.env, **settings.env_args)
     act, step = jax.jit(BasicMAC.act), jax.jit(env.step)

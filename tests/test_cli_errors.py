@@ -89,7 +89,7 @@ BAD_INPUT: list[tuple[list[str], str]] = [
     (["--config=iql", "am_model=none"], "Unknown am_model 'none'. Did you mean 'none_am'? Allowed: "),
     (["--config=iql", "action_selector=greedy"], "Unknown action_selector 'greedy'. Did you mean 'epsilon_greedy'? "),
     # wrong type or range
-    (["--config=iql", "lr=abc"], "lr: got 'abc' (text); expected a number > 0. Learning rate of RMSProp."),
+    (["--config=iql", "lr=abc"], "lr: got 'abc' (text); expected a number > 0. Learning rate of the agent."),
     (["--config=iql", "--lr"], "lr: got True (a truth value); expected a number > 0."),
     (["--config=iql", "t_max=1.5"], "t_max: got 1.5 (a number); expected a whole number >= 1."),
     (["--config=iql", "double_q=maybe"], "double_q: got 'maybe' (text); expected True or False."),
@@ -100,10 +100,14 @@ BAD_INPUT: list[tuple[list[str], str]] = [
     (["--config=4iql3qmix2vdn", *SC2], "Team name '4iql3qmix2vdn' has 9 seats (4+3+2), but sc2 8m has 8: "),
     (["--config=2iql", *SC2, "env_args.map_name=3m"], "Team name '2iql' has 2 seats (2), but sc2 3m has 3: "),
     (["--config=4iql4qmx", *SC2], "Unknown algorithm in the team name '4iql4qmx': 'qmx'. Did you mean 'qmix'? "),
+    (["--config=8pool", *SC2], "Team name '8pool': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql."),
     (
-        ["--config=4iql3qmix1vdn", *SC2],
-        "config: got the team '4iql3qmix1vdn' of 3 algorithms. Mixed teams need the controller multi_module_mac, which "
-        "this version does not have; allowed: one algorithm for all seats, e.g. --config=vdn.",
+        ["--config=4iql3qmix1iql", *SC2],
+        "train_alg: team '4iql3qmix1iql' does not say which algorithm learns. Write train_alg=ALG with one of: iql, ",
+    ),
+    (
+        ["--config=4iql4qmix", *SC2, "--mac=basic_mac"],
+        "mac: got basic_mac, but the team '4iql4qmix' implies multi_module_mac; leave mac out.",
     ),
     # words
     ([], f"config: missing. Write --config=ALG with one of: {ALGORITHMS}."),
@@ -208,7 +212,7 @@ def test_help_lists_the_commands(words: list[str], capsys: pytest.CaptureFixture
 def test_config_shows_key_value_source_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "--config=qmix", *SC2, "with", "lr=0.001"]) == 0
     rows = {line.split()[0]: line.split(maxsplit=3) for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert " ".join(" ".join(rows["lr"]).split()) == "lr 0.001 command line Learning rate of RMSProp"
+    assert " ".join(" ".join(rows["lr"]).split()) == "lr 0.001 command line Learning rate of the agent"
     assert rows["mixer"][1:3] == ["'qmix'", "algs/qmix.yaml"]
     assert rows["env_args.map_name"][1:3] == ["'8m'", "envs/sc2.yaml"]
     assert rows["gamma"][1:3] == ["0.99", "default.yaml"]
@@ -226,6 +230,10 @@ def test_config_shows_the_members_of_a_team(capsys: pytest.CaptureFixture[str]) 
     assert ["4", "iql", "frozen", "mixer=None"] in lines
     assert ["3", "qmix", "frozen", "mixer='qmix'"] in lines
     assert ["1", "vdn", "learns"] in lines
+    assert main(["config", "--config=7pool1iql_omg", *SC2]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "7 pool frozen players of the pool init_param_path" in lines
+    assert "1 iql_omg learns" in lines
     assert main(["config", "--yaml", "--config=4iql3qmix1vdn", *SC2]) == 0
     document = read_yaml(capsys.readouterr().out)
     assert document["train_alg"] == "vdn"

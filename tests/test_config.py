@@ -83,6 +83,16 @@ def test_the_algorithms_are_what_their_names_say() -> None:
     assert resolve("vdn").config.mixer == "vdn"
     assert resolve("qmix").config.mixer == "qmix"
     assert resolve("iql_idv").config.agent == "idv_rnn"
+    for base, agent, optimizer in (("iql", "rnn", "rmsprop"), ("d3qn", "dueling", "adam")):
+        for suffix, model, learner in (
+            ("", "none_am", "q_learner"),
+            ("_am", "base_am", "q_learner_4am"),
+            ("_liam", "liam_am", "q_learner_4am"),
+            ("_omg", "omg_am", "omg_learner"),
+        ):
+            config = resolve(base + suffix).config
+            assert (config.agent, config.optimizer, config.mixer) == (agent, optimizer, None)
+            assert (config.am_model, config.learner) == (model, learner)
     beta = resolve("qmix_beta", "sc2_beta").config
     assert (beta.mixer, beta.runner, beta.batch_size_run, beta.updates_per_episode) == ("qmix", "parallel", 8, 0.125)
     assert (beta.t_max, beta.test_interval, beta.log_interval, beta.test_nepisode) == (10_050_000, 20_000, 20_000, 24)
@@ -172,11 +182,11 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("lr", "abc", "lr: got 'abc' (text); expected a number > 0. Learning rate of RMSProp."),
-        ("lr", True, "lr: got True (a truth value); expected a number > 0. Learning rate of RMSProp."),
-        ("lr", 0, "lr: got 0.0 (a number); expected a number > 0. Learning rate of RMSProp."),
-        ("lr", float("nan"), "lr: got nan (a number); expected a number > 0. Learning rate of RMSProp."),
-        ("lr", None, "lr: got None; expected a number > 0. Learning rate of RMSProp."),
+        ("lr", "abc", "lr: got 'abc' (text); expected a number > 0. Learning rate of the agent."),
+        ("lr", True, "lr: got True (a truth value); expected a number > 0. Learning rate of the agent."),
+        ("lr", 0, "lr: got 0.0 (a number); expected a number > 0. Learning rate of the agent."),
+        ("lr", float("nan"), "lr: got nan (a number); expected a number > 0. Learning rate of the agent."),
+        ("lr", None, "lr: got None; expected a number > 0. Learning rate of the agent."),
         ("gamma", 1.01, "gamma: got 1.01 (a number); expected a number >= 0 and <= 1. Discount factor."),
         ("seed", True, "seed: got True (a truth value); expected a whole number >= 0 and <= 2147483647. Seed"),
         ("batch_size", "32", "batch_size: got '32' (text); expected a whole number >= 1. Episodes"),
@@ -188,11 +198,11 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
         ("env_args", 3, "env_args: got 3 (a whole number); expected a mapping."),
         ("mixer", "qmx", "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),
         ("mixer", True, "Unknown mixer 'True'. Allowed: None, qmix, vdn."),
-        ("agent", "rmn", "Unknown agent 'rmn'. Did you mean 'rnn'? Allowed: idv_rnn, rnn."),
+        ("agent", "rmn", "Unknown agent 'rmn'. Did you mean 'rnn'? Allowed: dueling, idv_rnn, rnn."),
         ("agent", None, "Unknown agent 'None'."),
         ("runner", "paralel", "Unknown runner 'paralel'. Did you mean 'parallel'? Allowed: episode, parallel, vector."),
         ("buffer_dtype", "float8", "Unknown buffer_dtype 'float8'. Did you mean 'float32'? Allowed: bfloat16, "),
-        ("env", "sc3", "Unknown environment (key env) 'sc3'. Did you mean 'sc2'? Allowed: foraging, sc2."),
+        ("env", "sc3", "Unknown environment (key env) 'sc3'. Did you mean 'sc2'? Allowed: foraging, sc2, toy_grid."),
         ("env", [1], "Unknown environment (key env) '[1]'."),
         ("lrr", 1, "Unknown key 'lrr'. Did you mean 'lr'? `omg config` lists all keys with their help."),
         ("zzzzzz", 1, "Unknown key 'zzzzzz'. `omg config` lists all keys with their help."),
@@ -314,6 +324,19 @@ def test_mixer_implies_a_common_reward() -> None:
             "early_stop_value: missing, but early_stop_metric=test_return_mean ",
         ),
         ({"early_stop_value": 0.9}, "early_stop_metric: missing, but early_stop_value=0.9 is given"),
+        (
+            {"am_model": "omg_am"},
+            "learner: got q_learner, which cannot train am_model=omg_am. Allowed: omg_learner, am_",
+        ),
+        ({"learner": "omg_learner"}, "am_model: got none_am, but learner=omg_learner trains omg_am. Allowed: omg_am"),
+        (
+            {"learner": "am_learner", "am_model": "base_am"},
+            "am_model: got base_am, but learner=am_learner trains the pr",
+        ),
+        ({"learner": "am_learner", "am_model": "omg_am"}, "init_param_path: missing. .* `omg pool train` makes one"),
+        ({"learner": "omg_learner", "am_model": "omg_am", "mixer": "vdn"}, "mixer: got vdn, but learner=omg_learner "),
+        ({"omg_q_input": "zero"}, "omg_q_input: got zero, but there is no opponent model"),
+        ({"am_model": "identity_am"}, "am_model: identity_am names the players of a team; there is none"),
     ],
 )
 def test_contradictions_are_refused(values: dict[str, Any], message: str) -> None:

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omg.config import Config, algorithm_names, change_config, parse_team, read_yaml, resolve, translate, write_yaml
+from omg.config import (
+    Config,
+    algorithm_names,
+    change_config,
+    member_config,
+    parse_team,
+    read_yaml,
+    resolve,
+    translate,
+    write_yaml,
+)
 from omg.config.teams import TeamPart, main_algorithm
 from omg.errors import UserError
 
@@ -155,11 +165,13 @@ def test_every_team_of_known_algorithms_is_read_back(parts: list[tuple[int, str]
     [
         (
             "4iql3qmx1vdn",
-            "Unknown algorithm in the team name '4iql3qmx1vdn': 'qmx'. Did you mean 'qmix'? Allowed: iql,",
+            "Unknown algorithm in the team name '4iql3qmx1vdn': 'qmx'. Did you mean 'qmix'? Allowed: d3qn,",
         ),
         ("4iql4", "Unknown algorithm in the team name '4iql4': ''."),
         ("4iqlx", "Unknown algorithm in the team name '4iqlx': 'iqlx'. Did you mean 'iql'?"),
         ("0iql8vdn", "Team name '0iql8vdn': got 0 seats for iql; every algorithm needs at least 1."),
+        ("8pool", "Team name '8pool': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql."),
+        ("7pol1iql", "Unknown algorithm in the team name '7pol1iql': 'pol'. Did you mean 'pool'?"),
     ],
 )
 def test_bad_team_names(name: str, message: str) -> None:
@@ -178,10 +190,48 @@ def test_team_members_have_their_own_configurations() -> None:
     }
     config = resolved.config
     assert (config.name, config.mixer, config.multi_algs, config.train_alg) == ("4iql3qmix1vdn", "vdn", True, "vdn")
+    assert (config.team, config.mac) == ("4iql3qmix1vdn", "multi_module_mac")
     assert resolved.sources["train_alg"] == "team name"
     assert resolved.sources["mixer"] == "algs/vdn.yaml"
-    with pytest.raises(UserError, match="multi_module_mac"):
-        resolved.trainable()
+
+
+def test_words_that_a_team_name_implies_may_be_left_out() -> None:
+    """The long command of older code bases and the short one are the same run."""
+    long = (
+        "--config=7iql1iql_omg --multi_algs --env-config=sc2 with env_args.map_name=8m --mac=multi_module_mac "
+        "--train_alg=iql_omg --learner=omg_learner --is_agent_shift=True --init_param_path=POOL "
+        "--subgoal_mode=optimistic"
+    )
+    short = "--config=7iql1iql_omg --env-config=sc2 with env_args.map_name=8m init_param_path=POOL"
+    configs = []
+    for words in (long, short):
+        line = translate(words.split())
+        configs.append(resolve(line.config, line.env_config, line.overrides).config)
+    assert configs[0] == configs[1]
+    assert (configs[0].train_alg, configs[0].learner, configs[0].am_model) == ("iql_omg", "omg_learner", "omg_am")
+
+
+def test_players_of_a_pool_have_seats_but_no_configuration() -> None:
+    resolved = resolve("7pool1iql_omg", "sc2")
+    assert resolved.team == ((7, "pool"), (1, "iql_omg"))
+    assert list(resolved.members) == ["iql_omg"]
+    assert (resolved.config.train_alg, resolved.config.team) == ("iql_omg", "7pool1iql_omg")
+
+
+def test_the_others_of_a_team_keep_what_all_share_and_have_their_own_settings() -> None:
+    config = resolve("4iql3d3qn1iql_omg", "sc2", ["rnn_hidden_dim=32", "gamma=0.9", "obs_is_state=True"]).config
+    assert member_config(config, "iql_omg") == config
+    plain, dueling = member_config(config, "iql"), member_config(config, "d3qn")
+    for member in (plain, dueling):
+        assert (member.gamma, member.obs_is_state, member.env_args) == (0.9, True, config.env_args)
+        assert (member.am_model, member.team, member.train_alg, member.updates_per_episode) == (
+            "none_am",
+            None,
+            None,
+            1,
+        )
+    assert (plain.name, plain.agent, plain.rnn_hidden_dim, plain.learner) == ("iql", "rnn", 32, "q_learner")
+    assert (dueling.name, dueling.agent, dueling.obs_last_action) == ("d3qn", "dueling", False)
 
 
 def test_train_alg_chooses_who_learns() -> None:
@@ -223,6 +273,9 @@ def test_team_keys_without_a_team_are_refused() -> None:
         resolve("iql", "sc2", ["multi_algs=True"])
     with pytest.raises(UserError, match=r"train_alg for --config=iql: 'qmix'\. Allowed: iql"):
         resolve("iql", "sc2", ["train_alg=qmix"])
-    with pytest.raises(UserError, match="multi_algs: got False, but team '4iql4qmix' has 2 algorithms"):
-        resolve("4iql4qmix", "sc2", ["multi_algs=False"])
+    with pytest.raises(UserError, match="mac: got multi_module_mac, but --config=iql is one algorithm"):
+        resolve("iql", "sc2", ["mac=multi_module_mac"])
+    for key, value, implied in (("multi_algs", False, True), ("mac", "basic_mac", "multi_module_mac")):
+        with pytest.raises(UserError, match=rf"{key}: got {value}, but the team '4iql4qmix' implies {implied}; leave"):
+            resolve("4iql4qmix", "sc2", {key: value})
     assert resolve("iql", "sc2", ["train_alg=iql"]).config.train_alg == "iql"

@@ -203,7 +203,7 @@ def test_initialisation_is_pytorchs():
     sizes = AgentSizes(obs_dim=80, n_actions=14, n_agents=8, hidden_dim=64)
     assert sizes.input_dim == 102
     assert sizes._replace(feature_dim=64).input_dim == 166
-    agent = RNNAgent(sizes, key=jax.random.key(0))
+    agent = fast_jit(lambda key: RNNAgent(sizes, key=key))(jax.random.key(0))
     assert agent.fc1.weight.shape == (102, 64)
     for layer, fan_in in ((agent.fc1, 102), (agent.input_gates, 64), (agent.hidden_gates, 64), (agent.fc2, 64)):
         bound = 1 / math.sqrt(fan_in)
@@ -213,7 +213,7 @@ def test_initialisation_is_pytorchs():
 
 
 def test_seats_of_idv_rnn_differ():
-    agent = IndividualRNNAgent(SIZES, key=jax.random.key(0))
+    agent = fast_jit(lambda key: IndividualRNNAgent(SIZES, key=key))(jax.random.key(0))
     assert agent.seats.fc1.weight.shape == (A, SIZES.input_dim, H)
     assert not np.allclose(agent.seats.fc1.weight[0], agent.seats.fc1.weight[1])
 
@@ -221,15 +221,15 @@ def test_seats_of_idv_rnn_differ():
 def test_features_must_match_the_agent():
     obs, last_action, extra = inputs(F)
     with pytest.raises(ValueError, match="feature_dim is 0"):
-        RNNAgent(SIZES, key=jax.random.key(0)).embed(obs, last_action, extra)
+        build("rnn", SIZES, 0).embed(obs, last_action, extra)
     with pytest.raises(ValueError, match=f"feature_dim is {F}"):
-        RNNAgent(SIZES._replace(feature_dim=F), key=jax.random.key(0)).embed(obs, last_action)
+        build("rnn", SIZES._replace(feature_dim=F), 0).embed(obs, last_action)
 
 
 def test_linear_and_rows_are_matrix_products():
     layer = Linear(OBS, U, key=jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (B, T, OBS))
-    np.testing.assert_allclose(layer(x), jnp.einsum("bto,ou->btu", x, layer.weight) + layer.bias, atol=1e-6)
+    x, _, _ = inputs()
+    np.testing.assert_allclose(layer(x), jnp.einsum("btao,ou->btau", x, layer.weight) + layer.bias, atol=1e-6)
     table = jax.random.normal(jax.random.key(2), (U, H))
     index = jnp.array([[0, -1, 3], [5, 3, 3]])
 
@@ -240,15 +240,21 @@ def test_linear_and_rows_are_matrix_products():
         return jnp.sin(jax.nn.one_hot(index, U) @ table).sum()
 
     assert float(by_rows(table)) == pytest.approx(float(by_one_hot(table)), abs=1e-5)
-    np.testing.assert_allclose(jax.grad(by_rows)(table), jax.grad(by_one_hot)(table), atol=1e-6)
+    np.testing.assert_allclose(fast_jit(jax.grad(by_rows))(table), fast_jit(jax.grad(by_one_hot))(table), atol=1e-6)
 
 
 # Mixers
 
 
 def mixer_inputs() -> tuple[Array, Array]:
-    keys = jax.random.split(jax.random.key(5), 2)
-    return 3.0 * jax.random.normal(keys[0], (B, T, A)), jax.random.normal(keys[1], (B, T, S))
+    rng = np.random.default_rng(5)
+    return jnp.asarray(3.0 * rng.normal(size=(B, T, A)), jnp.float32), jnp.asarray(
+        rng.normal(size=(B, T, S)), jnp.float32
+    )
+
+
+def build_mixer(name: str, sizes: MixerSizes, seed: int) -> Any:
+    return drawn(jax.eval_shape(lambda: MIXERS[name](sizes, key=jax.random.key(0))), seed)
 
 
 def slow_qmix(mixer: QMixer, qs: np.ndarray, state: np.ndarray) -> float:
@@ -270,10 +276,10 @@ def slow_qmix(mixer: QMixer, qs: np.ndarray, state: np.ndarray) -> float:
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_qmix_equals_loops(layers: int):
-    mixer = QMixer(MixerSizes(A, S, embed_dim=4, hypernet_layers=layers, hypernet_embed=5), key=jax.random.key(0))
+    mixer = build_mixer("qmix", MixerSizes(A, S, embed_dim=4, hypernet_layers=layers, hypernet_embed=5), 0)
     assert len(mixer.hyper_w1.layers) == len(mixer.hyper_w2.layers) == layers
     qs, state = mixer_inputs()
-    result = mixer(qs, state)
+    result = fast_jit(lambda qs, state: mixer(qs, state))(qs, state)
     assert result.shape == (B, T)
     for b in range(B):
         for t in range(T):
@@ -284,9 +290,9 @@ def test_qmix_equals_loops(layers: int):
 
 @pytest.mark.parametrize("name", sorted(MIXERS))
 def test_mixers_rise_with_every_seats_value(name: str):
-    mixer = MIXERS[name](MixerSizes(A, S), key=jax.random.key(1))
+    mixer = build_mixer(name, MixerSizes(A, S), 1)
     qs, state = mixer_inputs()
-    slope = jax.grad(lambda qs: mixer(qs, state).sum())(qs)
+    slope = fast_jit(jax.grad(lambda qs: mixer(qs, state).sum()))(qs)
     assert float(slope.min()) >= 0
     assert float(slope.max()) > 0
 

@@ -84,10 +84,14 @@ def test_gradients_equal_automatic_differentiation(seeds: int | None):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_gpu_kernels_equal_the_scans():
+@pytest.mark.parametrize("hidden", [H, H - 3])
+def test_gpu_kernels_equal_the_scans(hidden: int):
     gates_in, h0, weight, bias = draw(3)
-    inputs = tuple(jnp.split(gates_in, 3, axis=-1))
-    assert gru_kernel.usable(H)
+    inputs = tuple(gate[..., :hidden] for gate in jnp.split(gates_in, 3, axis=-1))
+    h0 = h0[:, :hidden]
+    weight = jnp.concatenate([part[:hidden, :hidden] for part in jnp.split(weight, 3, axis=1)], axis=1)
+    bias = jnp.concatenate([part[:hidden] for part in jnp.split(bias, 3)])
+    assert gru_kernel.usable(hidden)
     scanned = _forward_scan(inputs, h0, weight, bias)
     for ours, expected in zip(gru_kernel.forward_loop(inputs, h0, weight, bias, interpret=True), scanned, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-5)

@@ -28,8 +28,8 @@ from omg.components.files import new_folder, whole_folder
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
-from omg.training.loop import Speed
 from omg.training.program import Program, RunState
+from stopping import Stopping
 from tiny import GAME, SETTINGS, result, tiny_config
 
 SAVE_OFTEN = {"test_interval": 60, "save_model_interval": 30}
@@ -47,21 +47,6 @@ def uninterrupted(results: Path) -> tuple[bytes, dict[str, bytes]]:
     run = api.train_config(tiny_config(results, **SAVE_OFTEN), quiet=True)
     assert run.status == "finished"
     return result(run.folder)
-
-
-class Stopping(RunReporter):
-    """Presses Ctrl-C after some chunks."""
-
-    def __init__(self, *args: Any, chunks: int, presses: int = 1, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.chunks, self.presses = chunks, presses
-
-    def speed(self, speed: Speed, headline: dict[str, float]) -> None:
-        super().speed(speed, headline)
-        self.chunks -= 1
-        if self.chunks == 0:
-            for _ in range(self.presses):
-                signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture

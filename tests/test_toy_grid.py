@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compiling import optimised
 from omg.cli.toy import toy
 from omg.envs import make_env
 from omg.envs.toy_grid import PLAYERS, ToyGrid, ToyGridArgs, go_bottom, go_planned, go_top
@@ -373,7 +374,8 @@ LEARNED: tuple[Context, ...] = ("subgoal", "action")
 @pytest.fixture(scope="module")
 def race() -> Table:
     """The experiment on a small board, without the plain table."""
-    return toy_experiment(SMALL, seeds=SEEDS, episodes=EPISODES, seed=1, contexts=LEARNED)
+    with optimised():
+        return toy_experiment(SMALL, seeds=SEEDS, episodes=EPISODES, seed=1, contexts=LEARNED)
 
 
 def test_subgoal_reaches_the_optimum_before_the_action_does(race: Table) -> None:

@@ -152,7 +152,9 @@ def test_metrics_of_battles_have_the_names_pymarl_users_know():
     names = {row.name for row in summary.rows([1], np.array([7]))}
     played = {"return_mean", "return_std", "ep_length_mean", "battle_won_mean", "dead_allies_mean", "dead_enemies_mean"}
     assert names == played | LEARNING | {"epsilon", "episode", "updates"}
-    tests = episode_rows(ones(jax.eval_shape(battle.test, state)), 0, "test_")
+    stats, examined = ones(jax.eval_shape(battle.test, state))
+    assert examined == {}
+    tests = episode_rows(stats, 0, "test_")
     assert set(tests) == {f"test_{name}" for name in played}
     assert tests["test_battle_won_mean"] == 1.0
 
@@ -200,9 +202,13 @@ def test_epsilon_falls_as_configured(run: api.Run):
     assert min(expected) == 0.05
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(8, (8,)), (60, (16, 24, 32, 48, 60)), (120, (32, 48, 64, 96, 120))])
-def test_length_buckets(limit: int, expected: tuple[int, ...]):
+@pytest.mark.parametrize(
+    ("limit", "expected", "coarse"),
+    [(8, (8,), (8,)), (60, (16, 24, 32, 48, 60), (32, 60)), (120, (32, 48, 64, 96, 120), (64, 120))],
+)
+def test_length_buckets(limit: int, expected: tuple[int, ...], coarse: tuple[int, ...]):
     assert length_buckets(limit) == expected
+    assert length_buckets(limit, coarse=True) == coarse
 
 
 # ------------------------------------------------------------------------------------------------ several seeds
@@ -305,7 +311,7 @@ def test_the_size_of_the_replay_buffer_is_shown(results: Path):
     lines: list[str] = []
     reporter = SimpleNamespace(say=lines.append, rewind=lambda position: None)
     for seeds in (1, 3):
-        trainer = Trainer(tiny_config(results, seeds=seeds), results / "none", reporter, print)
+        trainer = Trainer(Program(tiny_config(results, seeds=seeds)), results / "none", reporter, print)
         trainer.program.init = lambda seeds: None
         trainer._begin()
         shown = f"{seeds * 32 * 9 * per_slot / 1e6:.2f} MB"
@@ -344,7 +350,7 @@ def test_early_stop(results: Path):
 
 def test_early_stop_needs_tests_in_a_row(results: Path):
     trainer = Trainer(
-        tiny_config(results, early_stop_metric="test_x", early_stop_value=1.0, early_stop_patience=2),
+        Program(tiny_config(results, early_stop_metric="test_x", early_stop_value=1.0, early_stop_patience=2)),
         results,
         SimpleNamespace(say=lambda line: None),
         print,

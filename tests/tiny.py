@@ -6,13 +6,20 @@ one compilation, which takes longer than all their runs together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load_file
 
 from omg.config import Config, adjust, resolve
+from omg.controllers import build_mac
+from omg.envs import make_env
+from omg.pools import AgentCard, Pool, save_agent
 
 GAME: dict[str, Any] = {"rows": 4, "cols": 4, "players": 2, "max_food": 1, "max_player_level": 2, "episode_limit": 8}
 SETTINGS: dict[str, Any] = {
@@ -32,10 +39,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def tiny_config(results: Path, **changes: Any) -> Config:
+def tiny_config(results: Path, algorithm: str = "iql", **changes: Any) -> Config:
     """IQL in a foraging game of 4x4 cells for 1000 steps, which is about forty chunks of one iteration."""
     overrides = {**SETTINGS, "env_args": GAME, "local_results_path": str(results), **changes}
-    return adjust(resolve("iql", "foraging", overrides).config, has_gpu=False)[0]
+    return adjust(resolve(algorithm, "foraging", overrides).config, has_gpu=False)[0]
 
 
 def result(folder: Path) -> tuple[bytes, dict[str, bytes]]:
@@ -47,3 +54,25 @@ def result(folder: Path) -> tuple[bytes, dict[str, bytes]]:
 def weights(agent: Path) -> dict[str, np.ndarray]:
     """The arrays of an agent folder."""
     return load_file(agent / "weights.safetensors")
+
+
+def tiny_agent(folder: Path, config: Config, seed: int) -> Path:
+    """An agent folder with weights drawn by NumPy: compiling their initialisation would take seconds."""
+    env = make_env(config.env, **config.env_args)
+    shapes = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
+    rng = np.random.default_rng(seed)
+    policy = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype), shapes)
+    return save_agent(folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), vars(env.spec)))
+
+
+def tiny_pool(folder: Path, seeds: Sequence[int] = (11, 12), scripted: str | None = None, **changes: Any) -> Pool:
+    """A pool of untrained IQL players for the game of `tiny_config`, two of them unless told otherwise."""
+    config = tiny_config(folder, **changes)
+    env = make_env(config.env, **config.env_args)
+    pool = Pool.create(folder, config.env, config.env_args, env.spec)
+    with TemporaryDirectory() as scratch:
+        for seed in seeds:
+            pool.add(tiny_agent(Path(scratch) / str(seed), config, seed), "training")
+    if scripted is not None:
+        pool.add_scripted(scripted, "training")
+    return pool

@@ -15,9 +15,9 @@ from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env
 from omg.envs.adapters import adapt
 from omg.errors import UserError
-from omg.evaluation import play_team
+from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, PriorCard, load_agent, save_agent, save_prior
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
 from omg.tracking import RunFolder, RunReporter, Table
 from omg.training.device import chosen_device, prepare
 from omg.training.loop import Trainer
@@ -83,9 +83,9 @@ def train_config(config: Config, *, console: Console | None = None, quiet: bool 
     """Trains a resolved configuration."""
     has_gpu = prepare(config.use_cuda)
     config, notes = adjust(config, has_gpu)
-    spec = make_env(config.env, **config.env_args).spec
-    folder = RunFolder.create(config, spec.scenario)
-    return _run(folder, config, notes, console, quiet)
+    program = Program(config)  # Refuses what does not fit before there is a folder.
+    folder = RunFolder.create(config, program.spec.scenario)
+    return _run(folder, program, notes, console, quiet)
 
 
 def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = False) -> Run:
@@ -95,15 +95,18 @@ def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = 
     if opened.status() in ("finished", "stopped"):
         raise UserError(f"{folder}: this run is already {opened.status()}.")
     prepare(config.use_cuda)
-    return _run(opened, config, [], console, quiet)
+    return _run(opened, Program(config), [], console, quiet)
 
 
-def _run(folder: RunFolder, config: Config, notes: list[str], console: Console | None, quiet: bool) -> Run:
+def _run(folder: RunFolder, program: Program, notes: list[str], console: Console | None, quiet: bool) -> Run:
+    config = program.config
+
     def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
-        program, path = trainer.program, folder.agent(seed, which)
+        path = folder.agent(seed, which)
         player = program.learner.tested(learner_state)
         if program.learner_watches:
-            _keep_prior(path, player, config, program, t_env, results)
+            if which == "last":  # Tests measure the frozen players, so that no prior is the best by them.
+                _keep_prior(path, player, config, program, t_env, results)
             return
         algorithm = config.train_alg or config.name
         spec = dict(vars(program.spec))
@@ -118,8 +121,7 @@ def _run(folder: RunFolder, config: Config, notes: list[str], console: Console |
         if config.env == "sc2":
             reporter.say("sc2: built-in battle simulator")
         try:
-            trainer = Trainer(config, folder.checkpoints, reporter, keep)
-            outcome = trainer.run()
+            outcome = Trainer(program, folder.checkpoints, reporter, keep).run()
         except KeyboardInterrupt:
             folder.set_status("interrupted")
             reporter.say(f"continue with: omg resume {folder.path}")
@@ -153,13 +155,56 @@ def load(path: str | Path) -> Agent:
     return load_agent(path)
 
 
-def evaluate(agent: Agent | str | Path, *, episodes: int = 256, seed: int = 0, greedy: bool = True) -> Table:
-    """Plays an agent in all seats of its own game: mean and 95 % interval of every metric."""
-    if episodes < 1:
+def evaluate(
+    agent: Agent | str | Path,
+    *,
+    pool: str | Path | None = None,
+    group: str | None = None,
+    pool_set: str = "heldout",
+    episodes: int | None = None,
+    seed: int = 0,
+    greedy: bool = True,
+) -> Table:
+    """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
+
+    Args:
+        agent: an agent, or the folder of an agent or of a run (its best agent plays).
+        pool: folder of the pool that the team-mates are taken from.
+        group: how they are put together, e.g. `7_homologue` (see `omg.evaluation.groups`); None for all groups.
+        pool_set: set of the pool: `training`, `validation` or `heldout`.
+        episodes: number of episodes (256), or with a pool of episodes per team (100).
+        seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
+        greedy: best actions instead of exploring ones.
+
+    Returns:
+        Without a pool one row per metric: metric, mean, std, low, high (95 % interval of the mean), episodes. With a
+        pool tidy scores, one row per team and metric: agent, seed, group, team, episodes, metric, mean; hand them to
+        `omg.evaluation.summarise`.
+
+    Raises:
+        UserError: there is no such agent, pool, set or group, or the agent and the pool do not fit.
+    """
+    if episodes is not None and episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
+    if pool is None and group is not None:
+        raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
     player = agent if isinstance(agent, Agent) else load(agent)
     epsilon = 0.0 if greedy else player.config.epsilon_finish
-    return Table(play_team(player, episodes, seed, epsilon))
+    if pool is None:
+        return Table(play_team(player, 256 if episodes is None else episodes, seed, epsilon))
+    mates = load_mates(Pool.open(pool), pool_set, player.config, player.env)
+    rows = pool_scores(
+        player.env,
+        stack_agents([player.policy]),
+        player.card.algorithm,
+        (player.card.seed,),
+        mates,
+        None if group is None else (group,),
+        100 if episodes is None else episodes,
+        seed,
+        epsilon=epsilon,
+    )
+    return Table(rows)
 
 
 def bench(

@@ -11,10 +11,10 @@ from typing import Any
 
 import typer
 
-from omg.cli import demo, lists, plots, runs
+from omg.cli import demo, lists, plots, pools, prior, runs, toy
 from omg.errors import UserError, unknown_name
 
-__all__ = ["app", "main"]
+__all__ = ["app", "command_names", "main"]
 
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
@@ -31,11 +31,13 @@ for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00", False),
     (runs.evaluate, "omg evaluate results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 --episodes 512 --csv table.csv", False),
+    (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (lists.envs, "omg envs sc2", False),
     (lists.algs, "omg algs", False),
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
+    (toy.toy, "omg toy --seeds 10", False),
     (demo.demo, "omg demo --seed 2", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.
@@ -44,6 +46,8 @@ for _command, _example, _extra in (
         options_metavar="[OPTIONS] [KEY=VALUE]..." if _extra else "[OPTIONS]",
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True} if _extra else None,
     )(_command)
+# A group of commands is a Typer of its own, with an example for each of them.
+app.add_typer(pools.app, name="pool")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,17 +73,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _check_command(words: Sequence[str]) -> None:
+def command_names() -> list[str]:
+    """The first words that the program knows: its commands and its groups of commands."""
     commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
-    if words and not words[0].startswith("-") and words[0] not in commands:
-        raise unknown_name("command", words[0], commands)
+    return [*commands, *(str(group.name) for group in app.registered_groups)]
+
+
+def _check_command(words: Sequence[str]) -> None:
+    if words and not words[0].startswith("-") and words[0] not in command_names():
+        raise unknown_name("command", words[0], command_names())
 
 
 def _usage_message(error: Any) -> str:
     """Click's own words about a command line it cannot read, and where to look."""
     context = getattr(error, "ctx", None)
     hint = f" See `{context.command_path} --help`." if context else ""
-    return f"{error.format_message().rstrip('.')}.{hint}"
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'}{hint}"
 
 
 def _refuse(message: str) -> int:

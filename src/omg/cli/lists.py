@@ -117,9 +117,15 @@ def _print_config(resolved: Resolved) -> None:
 
 
 def _print_team(resolved: Resolved) -> None:
-    governing = resolved.config.model_dump(exclude={"name", "multi_algs", "train_alg"})
+    from omg.config.teams import POOL
+
+    # Left out is what follows from the team name and so differs for everybody.
+    governing = resolved.config.model_dump(exclude={"name", "multi_algs", "train_alg", "team", "mac"})
     rows = []
     for part in resolved.team:
+        if part.algorithm == POOL:
+            rows.append((part.seats, part.algorithm, "frozen", "players of the pool init_param_path"))
+            continue
         learns = part.algorithm == resolved.config.train_alg
         member = resolved.members[part.algorithm].model_dump()
         differs = ", ".join(f"{key}={member[key]!r}" for key in governing if member[key] != governing[key])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
-from omg.cli.tables import Row, print_rows, print_table
+from omg.cli.tables import Row, interval, print_rows, print_table
 from omg.errors import UserError
 
 if TYPE_CHECKING:
     from omg.api import Run
+    from omg.tracking import Table
 
 
 def train(
@@ -48,22 +49,119 @@ def resume(run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of th
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or of a checkpoint.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 256,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or of agents.")],
+    pool: Annotated[
+        Path | None, typer.Option("--pool", metavar="POOL", help="Play in one seat beside players of this pool.")
+    ] = None,
+    set_name: Annotated[str, typer.Option("--set", help="Set of the pool: training, validation, heldout.")] = "heldout",
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Group of teams, e.g. 7_homologue; may be repeated.")
+    ] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes: 256, with a pool 100 per team.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
+    which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed that meets the pool.")] = "last",
+    metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table here.")] = None,
 ) -> None:
-    """Play test episodes with a trained agent and print the results."""
-    from omg import api
+    """Play test episodes with trained agents and print the results.
 
-    table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy)
-    print_rows(f"{run}: {episodes} episodes", table)
+    Without --pool an agent plays in all seats. With --pool all seeds of every run play one seat beside the same teams
+    from the same starts, and the runs are compared with the first one.
+    """
+    if pool is None:
+        for option, given in (("--group", group), ("--metric", metric)):
+            if given:
+                raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
+        table = _evaluate_alone(runs, episodes, seed, greedy)
+    else:
+        if not greedy:
+            raise UserError("--explore: with --pool agents play their best actions.")
+        table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric)
     if csv is not None:
         try:
             table.write_csv(csv)
         except OSError as error:
             raise UserError(f"--csv: cannot write '{csv}' ({error.strerror}).") from None
+
+
+def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool) -> Table:
+    from omg import api
+    from omg.tracking import Table
+
+    found: list[dict[str, Any]] = []
+    for run in runs:
+        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy)
+        print_rows(f"{run}: {table[0]['episodes']} episodes", table)
+        found += [{"run": str(run), **row} if len(runs) > 1 else row for row in table]
+    return Table(found)
+
+
+def _evaluate_with_pool(
+    runs: list[Path],
+    pool: Path,
+    set_name: str,
+    groups: list[str] | None,
+    episodes: int,
+    seed: int,
+    which: str,
+    metric: str | None,
+) -> Table:
+    from omg.errors import unknown_name
+    from omg.evaluation import group_names
+    from omg.experiments.evaluation import evaluate_runs, run_labels
+    from omg.pools import Pool
+
+    if which not in ("last", "best"):
+        raise unknown_name("agent (--which)", which, ("last", "best"))
+    opened = Pool.open(pool)
+    opened.members(set_name)
+    known = group_names(opened.spec.n_agents)
+    for name in groups or ():
+        if name not in known:
+            raise unknown_name(f"group (--group) of a game with {opened.spec.n_agents} seats:", name, known)
+    labels = run_labels(runs)
+    console = Console(soft_wrap=True)
+    with console.status("loading") as status:
+        table = evaluate_runs(
+            labels,
+            pool,
+            pool_set=set_name,
+            groups=groups or None,
+            episodes=episodes,
+            seed=seed,
+            which=which,
+            say=status.update,
+        )
+    _print_scores(
+        f"{opened.where}, set {set_name}, {episodes} episodes per team",
+        table,
+        metric or opened.spec.success_metric,
+        list(labels),
+    )
+    return table
+
+
+def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> None:
+    """How everybody does with each group, and the paired differences from the first."""
+    from omg.evaluation import compare, summarise
+    from omg.report.words import group_name, metric_words
+
+    words = metric_words(metric)
+    rows: list[tuple[Any, ...]] = []
+    for row in summarise(table, metric):
+        mean = (words.value(row["mean"]), interval(words.bare, row["low"], row["high"]), words.value(row["iqm"]))
+        worst = f"{words.value(row['worst_team_mean'])} ({row['worst_team']})"
+        rows.append((row["agent"], group_name(row["group"]), *mean, worst, row["seeds"], row["teams"]))
+    print_table(title, ("agent", "group", words.noun, "95 %", "IQM", "worst team", "seeds", "teams"), rows)
+    first, *others = labels
+    lines: list[tuple[Any, ...]] = []
+    for row in (row for label in others for row in compare(table, metric, label, [first])):
+        difference = (words.signed(row["difference"]), interval(words.signed, row["low"], row["high"]))
+        lines.append((row["agent"], group_name(row["group"]), *difference, row["p_improvement"], row["verdict"]))
+    if lines:
+        columns = ("agent", "group", "difference", "95 %", "P(improvement)", "verdict")
+        print_table(f"Compared with {first}, on the same teams", columns, lines)
 
 
 def bench(

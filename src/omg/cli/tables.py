@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -33,6 +34,11 @@ def print_rows(title: str, rows: Iterable[Row]) -> None:
     rows = list(rows)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     print_table(title, columns, [[row.get(column, "") for column in columns] for row in rows])
+
+
+def interval(write: Callable[[float], str], low: float, high: float) -> str:
+    """An interval as a person reads it: `0.52 to 0.61`, or a dash where there is none."""
+    return "\N{EN DASH}" if math.isnan(low) or math.isnan(high) else f"{write(low)} to {write(high)}"
 
 
 def shown(value: Any) -> str:

@@ -19,6 +19,7 @@ from omg.components.episode_batch import (
     masked_mean,
     take_seats,
     truncate,
+    view_mask,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "replay",
     "take_seats",
     "truncate",
+    "view_mask",
 ]
 
 Selector = Callable[[Array, Array, Array, "Array | float"], Array]

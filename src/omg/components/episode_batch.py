@@ -57,8 +57,17 @@ def loss_mask(batch: EpisodeBatch) -> Array:
 
 
 def lengths(batch: EpisodeBatch) -> Array:
-    """Number of steps played in each episode, [B] int32."""
-    return batch.filled.sum(axis=1, dtype=jnp.int32)
+    """Number of steps that count in each episode, [B] int32; its last view stands in the slot of that number."""
+    return loss_mask(batch).sum(axis=1).astype(jnp.int32)
+
+
+def view_mask(batch: EpisodeBatch) -> Array:
+    """The slots that hold a view of the game: those that were played, and the one behind them.
+
+    Returns:
+        [B, T+1] float32 of zeros and ones.
+    """
+    return (jnp.arange(batch.filled.shape[1]) <= lengths(batch)[:, None]).astype(jnp.float32)
 
 
 def truncate(batch: EpisodeBatch, length: int) -> EpisodeBatch:

@@ -49,9 +49,6 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
         changes["common_reward"] = True
     _check_sizes(config, games)
     _check_model(config)
-    if config.learner == "am_learner" and config.diagnostics_interval > config.test_interval:
-        # The prior is judged by nothing else, so it is measured at every test.
-        changes["diagnostics_interval"] = config.test_interval
     if (config.early_stop_metric is None) != (config.early_stop_value is None):
         given, missing = ("early_stop_metric", "early_stop_value")
         if config.early_stop_metric is None:
@@ -75,12 +72,19 @@ def _check_model(config: Config) -> None:
         raise UserError(
             f"mixer: got {config.mixer}, but learner=omg_learner learns each seat by itself. Allowed: None."
         )
+    if learner == "am_learner" and config.pool_set == "heldout":
+        raise UserError(
+            "pool_set: got heldout, but a prior must not know the players that agents are judged with. "
+            "Allowed: training, validation."
+        )
     if learner == "am_learner" and config.init_param_path is None:
         raise UserError(
             "init_param_path: missing. The prior is learned from the games of a pool; `omg pool train` makes one."
         )
     if config.omg_q_input == "zero" and model == "none_am":
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
+    if config.omg_q_input == "oracle" and (learner != "omg_learner" or config.team is None):
+        raise UserError("omg_q_input: oracle needs a team with learner=omg_learner, e.g. --config=7pool1iql_omg.")
     if model == "identity_am" and config.team is None:
         raise UserError("am_model: identity_am names the players of a team; there is none. Give a team name.")
 

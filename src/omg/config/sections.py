@@ -173,7 +173,7 @@ class ModelSection(Section):
     )
     prior_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence in the prior's loss")
     diagnostics_interval: Whole = Field(
-        100_000, ge=1, description="Environment steps between diagnostics of the opponent model"
+        100_000, ge=1, description="Environment steps between tests without the opponent model's features"
     )
 
 

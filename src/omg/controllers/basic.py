@@ -30,6 +30,14 @@ if TYPE_CHECKING:
     from omg.envs.base import EnvSpec, Observation
 
 
+class Foresight(NamedTuple):
+    """How an oracle picks subgoals from the true future: `omg_horizon`, `subgoal_mode` and `omg_value`."""
+
+    horizon: int
+    mode: str
+    value: str
+
+
 class SeatMemory(NamedTuple):
     """What the seats of one player remember between two steps."""
 
@@ -94,6 +102,8 @@ class BasicMAC(eqx.Module):
     gets those of another game of the batch)."""
     sampling: bool = eqx.field(static=True, default=False)
     """Features of models that infer a distribution are drawn from it, rather than its mean."""
+    foresight: Foresight | None = eqx.field(static=True, default=None)
+    """Settings of an oracle that must be asked before every step (see `controllers.oracle`); None for none."""
 
     def initial(self, batch: int, key: Array | None = None) -> Carry:
         """Memory at the start of `batch` episodes."""
@@ -116,7 +126,8 @@ class BasicMAC(eqx.Module):
     def initial_seats(self, batch: int, seats: int) -> SeatMemory:
         """Memory at the start of `batch` episodes with `seats` seats each."""
         model = None if self.opponent_model is None else self.opponent_model.initial(batch, seats)
-        return SeatMemory(self.agent.initial(batch, seats), model, None)
+        given = None if self.foresight is None else jnp.zeros((batch, seats, self._model_width()))
+        return SeatMemory(self.agent.initial(batch, seats), model, given)
 
     def act_seats(
         self, view: PlayerView, memory: SeatMemory, key: Array, epsilon: Array | float
@@ -127,7 +138,7 @@ class BasicMAC(eqx.Module):
     def _act(
         self, view: PlayerView, memory: SeatMemory, key: Array, epsilon: Array | float, *, everywhere: bool
     ) -> tuple[Array, SeatMemory, dict[str, Array]]:
-        seen = view.state[..., None, :] if self.obs_is_state else view.obs
+        seen = view.state[..., None, :] if self.obs_is_state else view.obs  # One seat's worth where all see the same.
         select_key, model_key = jax.random.split(key) if self._draws() else (key, None)
         features, model_memory, record = self._infer(view, seen, memory, model_key)
         # None lets the agent spare the look-up when it has every seat.
@@ -155,6 +166,32 @@ class BasicMAC(eqx.Module):
             inferred, model_memory, record = self.opponent_model.infer(inputs, model_memory, key)
             parts.append(self.control(inferred if memory.given is None else memory.given))
         return (jnp.concatenate(parts, axis=-1) if parts else None), model_memory, record
+
+    def seen(self, view: PlayerView) -> Array:
+        """What each seat sees, [N, m, O]."""
+        if not self.obs_is_state:
+            return view.obs
+        return jnp.broadcast_to(view.state[:, None], (*view.seats.shape, view.state.shape[-1]))
+
+    def try_features(self, view: PlayerView, memory: SeatMemory, inferred: Array) -> Array:
+        """The agent's outputs in the coming step with features that it might infer.
+
+        Args:
+            view: What is known now.
+            memory: Of the step before.
+            inferred: [N, C, m, F], C candidates.
+
+        Returns:
+            [N, C, m, U].
+        """
+        seats = view.seats[:, None]
+        parts = [inferred]
+        if self.all_last_actions:
+            everyone = others_one_hot(view.last_actions, view.seats, self.n_actions)
+            parts.insert(0, jnp.broadcast_to(everyone[:, None], (*inferred.shape[:-1], everyone.shape[-1])))
+        own_last = jnp.broadcast_to(own_action(view.last_actions, view.seats)[:, None], inferred.shape[:-1])
+        gates_in = self.agent.embed(self.seen(view)[:, None], own_last, jnp.concatenate(parts, axis=-1), seats)
+        return self.agent.head(self.agent.step(gates_in, memory.hidden[:, None], seats), seats)
 
     def control(self, features: Array) -> Array:
         """Features [N, ..., F] as `self.features` wants them: untouched, zero, or another game's."""
@@ -291,6 +328,9 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         config.obs_all_last_actions,
         features="zero" if config.omg_q_input == "zero" else "inferred",
         sampling=config.omg_sample,
+        foresight=Foresight(config.omg_horizon, config.subgoal_mode, config.omg_value)
+        if config.omg_q_input == "oracle"
+        else None,
     )
 
 

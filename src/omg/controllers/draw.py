@@ -78,7 +78,9 @@ class TeamDraw(eqx.Module):
         slots = jnp.concatenate(
             [self._fill(part, part_key, batch) for part, part_key in zip(self.parts, keys[1:], strict=True)], axis=1
         )
-        turn = jax.random.permutation(keys[0], batch) % self.seats if self.rotate else jnp.zeros(batch, jnp.int32)
+        turn = jnp.zeros(batch, jnp.int32)
+        if self.rotate:
+            turn = _deal(jax.random.bits(keys[0], (batch + 1,)), self.seats)
         first_main = self.main_slots[0] if self.main_slots else 0
         source = (jnp.arange(self.seats) - turn[:, None]) % self.seats
         players = jnp.take_along_axis(slots, source, axis=1)
@@ -106,10 +108,10 @@ class TeamDraw(eqx.Module):
     @staticmethod
     def _most(part: TeamPart, games: int, manner: str) -> int:
         """The most seats of a part that one of its players can get in `games` games."""
-        rounds = -(-games // len(part.players))
         if manner == "mixed":
             return -(-games * part.slots // len(part.players))
-        return rounds * part.slots + (rounds if manner == "odd" else 0)
+        # An odd seat is one seat less in the games of one player and one more in those of another.
+        return -(-games // len(part.players)) * part.slots
 
     def _fill(self, part: TeamPart, key: Array, batch: int) -> Array:
         """Players for the slots of a part, [B, slots]."""
@@ -127,17 +129,30 @@ class TeamDraw(eqx.Module):
     @staticmethod
     def _fill_block(part: TeamPart, key: Array, games: int, manner: str) -> Array:
         players, number = jnp.asarray(part.players, jnp.int32), len(part.players)
-        deal_key, offset_key, slot_key, other_key = jax.random.split(key, 4)
-        draws = games * part.slots if manner == "mixed" else games
-        # A shuffled deck with equally many cards of each; the offset decides whose cards the last round is short of.
-        offset = jax.random.randint(offset_key, (), 0, number)
-        cards = (jax.random.permutation(deal_key, draws) + offset) % number
         if manner == "mixed":
+            cards = _deal(jax.random.bits(key, (games * part.slots + 1,)), number)
             return players[cards].reshape(games, part.slots)
-        same = jnp.broadcast_to(cards[:, None], (games, part.slots))
+        # All chances of a block in one call: random generators are what takes long to compile.
+        bits = jax.random.bits(key, (2 * games + 2,))
+        same = jnp.broadcast_to(_deal(bits[: games + 1], number)[:, None], (games, part.slots))
         if manner == "odd" and number > 1 and part.slots > 1:
             # One step for all games keeps the draw balanced.
-            step = jax.random.randint(other_key, (), 1, number)
-            slot = jax.random.randint(slot_key, (games, 1), 0, part.slots)
+            step = (1 + bits[-1] % (number - 1)).astype(jnp.int32)
+            slot = (bits[games + 1 : -1, None] % part.slots).astype(jnp.int32)
             same = jnp.where(jnp.arange(part.slots) == slot, (same + step) % number, same)
         return players[same]
+
+
+def _deal(bits: Array, number: int) -> Array:
+    """Cards 0 to `number - 1` from a shuffled deck with equally many of each, give or take one.
+
+    Args:
+        bits: [draws + 1] uint32, random.
+        number: Of different cards.
+
+    Returns:
+        [draws] int32.
+    """
+    # The offset decides whose cards the last round is short of.
+    offset = (bits[-1] % number).astype(jnp.int32)
+    return (jnp.argsort(bits[:-1]).astype(jnp.int32) + offset) % number

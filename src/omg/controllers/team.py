@@ -133,6 +133,11 @@ class TeamPolicy(eqx.Module):
             actions, main, record = self._act_main(observation, memory, actions, keys[0], epsilon)
         return actions, memory._replace(main=main, kinds=tuple(kinds), last_actions=actions), record
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether the learning player must be told the true subgoals before every step."""
+        return getattr(self.main, "foresight", None) is not None
+
     def lineup(self, memory: TeamMemory) -> Lineup:
         """Who sits where."""
         return memory.lineup

@@ -4,7 +4,15 @@ from omg.evaluation.comparison import compare, normalise, per_team, summarise
 from omg.evaluation.crossplay import cross_play
 from omg.evaluation.export import marl_eval_json
 from omg.evaluation.groups import Group, MemberName, group_names, make_groups
-from omg.evaluation.heldout import Mates, evaluate_groups, load_mates, record_group, score_rows, stack_agents
+from omg.evaluation.heldout import (
+    Mates,
+    evaluate_groups,
+    load_mates,
+    pool_scores,
+    record_group,
+    score_rows,
+    stack_agents,
+)
 from omg.evaluation.measures import (
     closer_than_now,
     feature_scale,
@@ -35,6 +43,7 @@ __all__ = [
     "offset_histogram",
     "per_team",
     "play_team",
+    "pool_scores",
     "probe_gain",
     "record_group",
     "score_rows",

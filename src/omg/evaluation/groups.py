@@ -76,7 +76,7 @@ def make_groups(
             if name == f"{others - 1}_homologue":
                 mates[:, -1] = [_other(members, index, rng) for index in range(len(members))]
         if names is None or name in names:
-            made.append(Group(name, tuple(_label(members, row) for row in mates), mates))
+            made.append(Group(name, _distinct([_label(members, row) for row in mates]), mates))
     return made
 
 
@@ -107,3 +107,16 @@ def _label(members: Sequence[MemberName], row: np.ndarray) -> str:
     names, counts = np.unique([members[index].name for index in row], return_counts=True)
     order = np.lexsort((names, -counts))
     return "+".join(f"{counts[index]}x{names[index]}" for index in order)
+
+
+def _distinct(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels, with a number behind those that came before: the same players may sit in another order."""
+    seen: dict[str, int] = {}
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+    counts: dict[str, int] = {}
+    named = []
+    for label in labels:
+        counts[label] = counts.get(label, 0) + 1
+        named.append(f"{label}#{counts[label]}" if seen[label] > 1 else label)
+    return tuple(named)

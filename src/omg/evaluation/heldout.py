@@ -5,6 +5,7 @@ Letters in shapes: S agents of one structure (training seeds), N teams, E episod
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from omg.config import Config
 from omg.controllers import LEARNER, Lineup, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError
-from omg.evaluation.groups import Group, MemberName
+from omg.evaluation.groups import Group, MemberName, make_groups
+from omg.modules.opponent_models import IdentityModel
 from omg.pools import Pool
 from omg.runners import EpisodeStats, Rollout, play_episodes
 from omg.training.team import load_player
@@ -25,6 +27,9 @@ from omg.training.team import load_player
 Row = dict[str, Any]
 
 _AXIS = "agents"
+_GAMES = 1024
+"""Games of one agent in one compiled call. A game's random numbers depend on its place in the call, so this is the same
+whatever the machine and the number of agents: otherwise two runs of unequal numbers of seeds would not be paired."""
 _GAMES_AT_ONCE = {"cpu": 1024, "gpu": 16384}
 """Games in one compiled call, all agents together; more would not be faster."""
 
@@ -44,6 +49,10 @@ def load_mates(pool: Pool, which: str | None, config: Config, env: Env) -> Mates
     Raises:
         UserError: no such set, nobody in it, or somebody who does not fit.
     """
+    if pool.spec != env.spec:
+        raise UserError(
+            f"pool: {pool.path} is for {pool.where}, but the agent plays {env.spec.name} {env.spec.scenario}."
+        )
     members = pool.members(which)
     squad, position = build_squad([load_player(pool, member, config, env) for member in members])
     names = tuple(MemberName(member.name, member.algorithm) for member in members)
@@ -85,7 +94,7 @@ def evaluate_groups(
         env: The game.
         agents: A `controllers.Player` whose arrays have a leading axis S (see `stack_agents`).
         mates: The team-mates.
-        groups: The teams; all groups are played as one, so that they share a compilation.
+        groups: The teams.
         episodes: E.
         seed: Of starts, fights and draws; the same for all agents, so that they can be compared in pairs.
         epsilon: Exploration of the agent; 0 is greedy.
@@ -95,38 +104,71 @@ def evaluate_groups(
         Group -> metric -> [S, N, E] float64: `return`, `ep_length`, those of the game, and in general-sum games
         `own_return`.
     """
-    every = np.concatenate([group.mates for group in groups])
     number = _agents_in(agents)
-    limit = _GAMES_AT_ONCE["gpu" if jax.default_backend() == "gpu" else "cpu"]
-    chunks = -(-len(every) // max(1, limit // (episodes * number)))
-    at_once = -(-len(every) // chunks)
-    places = _places(every, at_once) * episodes
-    parts: list[dict[str, np.ndarray]] = []
-    for first in range(0, len(every), at_once):
-        chunk = every[first : first + at_once]
-        # A last chunk that is too short is filled up with the first teams, so that one compilation serves all.
-        filled = np.concatenate([chunk, every[: at_once - len(chunk)]])
-        draw = _fixed_draw(lineups(filled, mates.position, episodes), mates.squad.size, places)
-        key = jax.random.fold_in(jax.random.PRNGKey(seed), first)
-        stats = jax.device_get(_play(env, agents, mates.squad, draw, key, at_once * episodes, epsilon))
-        named = {"return": stats.returns, "ep_length": stats.lengths, **stats.metrics}
-        shape = (number, at_once, episodes)
-        kept = {name: np.asarray(values, np.float64).reshape(shape) for name, values in named.items()}
-        parts.append({name: values[:, : len(chunk)] for name, values in kept.items()})
-        if progress is not None:
-            progress(first + len(chunk), len(every))
-    whole = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-    ends = np.cumsum([len(group.mates) for group in groups])
-    return {
-        group.name: {name: values[:, end - len(group.mates) : end] for name, values in whole.items()}
-        for group, end in zip(groups, ends, strict=True)
-    }
+    teams = sum(len(group.teams) for group in groups)
+    done = 0
+    found: dict[str, dict[str, np.ndarray]] = {}
+    chunks = {group.name: _chunk(len(group.teams), episodes) for group in groups}
+    # One width for all groups, so that groups of equal size share a compilation.
+    places = max(_places(group.mates, chunks[group.name]) for group in groups) * episodes
+    for group in groups:
+        at_once = chunks[group.name]
+        # The name, not the position: which other groups are asked for does not change the games of this one.
+        group_key = jax.random.fold_in(jax.random.PRNGKey(seed), zlib.crc32(group.name.encode()) & 0x7FFFFFFF)
+        parts: list[dict[str, np.ndarray]] = []
+        for first in range(0, len(group.teams), at_once):
+            chunk = group.mates[first : first + at_once]
+            # A last chunk that is too short is filled up with the first teams, so that one compilation serves all.
+            filled = np.concatenate([chunk, group.mates[: at_once - len(chunk)]])
+            draw = _fixed_draw(lineups(filled, mates.position, episodes), mates.squad.size, places)
+            key = jax.random.fold_in(group_key, first)
+            values = _play_all(env, agents, mates.squad, draw, key, at_once * episodes, epsilon)
+            shape = (number, at_once, episodes)
+            parts.append({name: value.reshape(shape)[:, : len(chunk)] for name, value in values.items()})
+            done += len(chunk)
+            if progress is not None:
+                progress(done, teams)
+        found[group.name] = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+    return found
+
+
+def pool_scores(
+    env: Env,
+    agents: Any,
+    label: str,
+    seeds: Sequence[int],
+    mates: Mates,
+    groups: Sequence[str] | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    *,
+    epsilon: float = 0.0,
+) -> list[Row]:
+    """Plays agents with groups of teams made from `mates`: the tidy rows of `score_rows` for all groups.
+
+    Args:
+        env: The game.
+        agents: A `controllers.Player` whose arrays have a leading axis S.
+        label: Name of the agents.
+        seeds: [S], what tells them apart.
+        mates: The team-mates.
+        groups: Names of groups (see `evaluation.groups`); None for all.
+        episodes: Per team.
+        seed: Of teams and games.
+        epsilon: Exploration of the agents; 0 is greedy.
+
+    Raises:
+        UserError: there is no group of a given name.
+    """
+    teams = make_groups(mates.members, env.spec.n_agents, groups, seed)
+    found = evaluate_groups(env, agents, mates, teams, episodes, seed, epsilon=epsilon)
+    return [row for group in teams for row in score_rows(label, seeds, group, found[group.name])]
 
 
 def score_rows(
     label: str, seeds: Sequence[int], group: Group, scores: dict[str, np.ndarray], metrics: Sequence[str] | None = None
 ) -> list[Row]:
-    """Tidy rows of what `evaluate_group` returned: one per agent, team and metric.
+    """Tidy rows of what `evaluate_groups` returned: one per agent, team and metric.
 
     Args:
         label: Name of the agents.
@@ -177,6 +219,32 @@ def record_group(
     return jax.device_get(rollout), np.repeat(np.arange(len(group.teams)), episodes)
 
 
+def _chunk(teams: int, episodes: int) -> int:
+    """Teams in one call: as many as fit into `_GAMES` games, dealt evenly to the calls."""
+    calls = -(-teams // max(1, _GAMES // episodes))
+    return -(-teams // calls)
+
+
+def _play_all(
+    env: Env, agents: Any, squad: Squad, draw: TeamDraw, key: jax.Array, games: int, epsilon: float
+) -> dict[str, np.ndarray]:
+    """The same games with all agents, as many agents at a time as the machine can use: metric -> [S, games] float64."""
+    number = _agents_in(agents)
+    limit = _GAMES_AT_ONCE["gpu" if jax.default_backend() == "gpu" else "cpu"]
+    calls = -(-number // max(1, limit // games))
+    at_once = -(-number // calls)
+    parts: list[dict[str, np.ndarray]] = []
+    for first in range(0, number, at_once):
+        # As with teams, a last call of fewer agents is filled up with the first ones.
+        who = np.arange(first, first + at_once) % number
+        some = agents if at_once == number else jax.tree.map(lambda leaf, who=who: leaf[who], agents)
+        stats = jax.device_get(_play(env, some, squad, draw, key, games, epsilon))
+        named = {"return": stats.returns, "ep_length": stats.lengths, **stats.metrics}
+        kept = min(at_once, number - first)
+        parts.append({name: np.asarray(values, np.float64)[:kept] for name, values in named.items()})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def _places(mates: np.ndarray, at_once: int) -> int:
     """The most seats that one player has in any choice of `at_once` teams, [N, A-1] members by number."""
     counts = np.stack([np.bincount(row, minlength=mates.max() + 1) for row in mates])
@@ -209,8 +277,11 @@ def _play(
     arrays, rest = eqx.partition(agents, eqx.is_array)
     named = None if not jax.tree.leaves(arrays) else _AXIS
 
+    # Numbers of players mean something only among the players the agent was trained with.
+    told = isinstance(getattr(agents, "opponent_model", None), IdentityModel)
+
     def one(own: Any) -> EpisodeStats | Rollout:
-        policy = TeamPolicy(eqx.combine(own, rest), squad, draw)
+        policy = TeamPolicy(eqx.combine(own, rest), squad, draw, tell_players=told)
         rollout = play_episodes(env, policy, key, games, epsilon, record=record, axis_name=named)
         return rollout if record else rollout.stats
 

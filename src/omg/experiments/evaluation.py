@@ -6,15 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
+from omg.config import Config
+from omg.controllers import build_mac
 from omg.controllers.scripted import build_scripted
-from omg.envs import Env
+from omg.envs import Env, make_env
 from omg.errors import UserError
-from omg.evaluation import Mates, cross_play, evaluate_groups, load_mates, make_groups, score_rows, stack_agents
-from omg.pools import Agent, Pool, load_agent
+from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
+from omg.pools import Agent, AgentCard, Pool, load_agent
 from omg.tracking import RunFolder, Table
 from omg.training.device import prepare
 
 Say = Callable[[str], None]
+UNTRAINED = "untrained"
+"""Label of agents that never learned: the floor of a comparison."""
 
 
 class Contestants(NamedTuple):
@@ -44,6 +50,22 @@ def load_contestants(label: str, path: str | Path, which: str = "last") -> Conte
     config = run.config()
     seeds = tuple(range(config.seed, config.seed + config.seeds))
     return Contestants(label, seeds, tuple(load_agent(run.agent(seed, which)) for seed in seeds))
+
+
+def run_labels(paths: Sequence[str | Path]) -> dict[str, Path]:
+    """Labels for runs: their names where these tell them apart, else the names of their folders.
+
+    Raises:
+        UserError: a run is given twice.
+    """
+    folders = [Path(path) for path in paths]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise UserError(f"RUN: got '{folder}' twice.")
+    for names in ([_run_name(folder) for folder in folders], [folder.name for folder in folders]):
+        if len(set(names)) == len(names):
+            return dict(zip(names, folders, strict=True))
+    return {str(folder): folder for folder in folders}
 
 
 def evaluate_runs(
@@ -79,53 +101,107 @@ def evaluate_runs(
     """
     if episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
+    if not runs:
+        raise UserError("runs: give at least one.")
     prepare(use_cuda=True)
-    opened = Pool.open(pool)
     contestants = [load_contestants(label, path, which) for label, path in runs.items()]
+    first = contestants[0].agents[0]
+    arena = Arena(pool, first.env)
     rows: list[dict[str, Any]] = []
-    mates: Mates | None = None
-    env: Env | None = None
-    for contestant in contestants:
-        first = contestant.agents[0]
-        env = env or first.env
-        mates = mates or load_mates(opened, pool_set, first.config, first.env)
-        rows += _scores(env, contestant.players, contestant.label, contestant.seeds, mates, groups, episodes, seed, say)
-    for name in scripted:
-        if mates is None or env is None:
-            raise UserError("scripted: give at least one run to compare with.")
-        rows += _scores(env, build_scripted(name, env), name, (0,), mates, groups, episodes, seed, say)
+    for one in contestants:
+        say(f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}")
+        rows += arena.scores(one, pool_set, groups, episodes, seed)
+    for script in scripted:
+        say(f"{script}: with the set {pool_set}")
+        rows += arena.scripted_scores(script, first.config, pool_set, groups, episodes, seed)
     return Table(rows)
+
+
+class Arena:
+    """A pool and the game it is met in, loaded once for any number of evaluations.
+
+    All agents play in the same game object, because programs are compiled for each one.
+    """
+
+    def __init__(self, pool: str | Path, env: Env | None = None) -> None:
+        self.pool = Pool.open(pool)
+        self.env = env if env is not None else make_env(self.pool.env, **self.pool.env_args)
+        self._mates: dict[tuple[str | None, bool], Mates] = {}
+
+    def mates(self, pool_set: str | None, config: Config) -> Mates:
+        """The members of a set (None: of all sets) for agents with a configuration."""
+        key = (pool_set, config.obs_is_state)
+        if key not in self._mates:
+            self._mates[key] = load_mates(self.pool, pool_set, config, self.env)
+        return self._mates[key]
+
+    def scores(
+        self, contestants: Contestants, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
+    ) -> list[dict[str, Any]]:
+        """Tidy scores of agents with the teams of a set.
+
+        Raises:
+            UserError: the agents were made for another game.
+        """
+        first = contestants.agents[0]
+        if first.spec != self.env.spec:
+            here = f"{self.env.spec.name} {self.env.spec.scenario}"
+            raise UserError(f"{contestants.label}: plays {first.where}, but the others play {here}.")
+        mates = self.mates(pool_set, first.config)
+        return pool_scores(
+            self.env, contestants.players, contestants.label, contestants.seeds, mates, groups, episodes, seed
+        )
+
+    def scripted_scores(
+        self, script: str, config: Config, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
+    ) -> list[dict[str, Any]]:
+        """Tidy scores of a scripted player; `config` is that of the agents it is compared with."""
+        player, mates = build_scripted(script, self.env), self.mates(pool_set, config)
+        return pool_scores(self.env, player, script, (0,), mates, groups, episodes, seed)
+
+
+def untrained(config: Config, env: Env, partners: int = 0) -> Contestants:
+    """Agents of a configuration that never learned, one per seed.
+
+    Args:
+        config: names the networks and the seeds.
+        env: the game.
+        partners: number of players that the agents are told apart, for `identity_am`.
+    """
+    seeds = tuple(range(config.seed, config.seed + config.seeds))
+    agents = []
+    for seed in seeds:
+        policy = build_mac(config, env.spec, jax.random.PRNGKey(seed), partners).tested()
+        card = AgentCard(UNTRAINED, seed, 0, config.model_dump(), dict(vars(env.spec)), partners=partners)
+        agents.append(Agent(policy, config, env, card))
+    return Contestants(UNTRAINED, seeds, tuple(agents))
 
 
 def cross_play_pool(
     pool: str | Path, *, pool_set: str | None = None, episodes: int = 32, seed: int = 0, say: Say = lambda message: None
 ) -> Table:
     """Every member of a pool as the agent with teams of every member: agent, mate, metric, mean, episodes."""
+    if episodes < 1:
+        raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     prepare(use_cuda=True)
-    opened = Pool.open(pool)
-    learned = [member for member in opened.members(pool_set) if member.kind == "learned"]
-    if not learned:
-        raise UserError(f"{pool}: cross-play needs at least one learned member.")
-    first = opened.load(learned[0].name)
-    assert isinstance(first, Agent)
-    mates = load_mates(opened, pool_set, first.config, first.env)
-    say(f"cross-play of {len(mates.members)} players, {episodes} episodes per pair")
-    return Table(cross_play(first.env, mates, episodes, seed))
+    return Table(cross_play_arena(Arena(pool), pool_set, episodes, seed, say))
 
 
-def _scores(
-    env: Env,
-    players: Any,
-    label: str,
-    seeds: Sequence[int],
-    mates: Mates,
-    groups: Sequence[str] | None,
-    episodes: int,
-    seed: int,
-    say: Say,
+def cross_play_arena(
+    arena: Arena, pool_set: str | None, episodes: int, seed: int, say: Say = lambda message: None
 ) -> list[dict[str, Any]]:
-    teams = make_groups(mates.members, env.spec.n_agents, groups, seed)
-    number = sum(len(group.teams) for group in teams)
-    say(f"{label}: {len(seeds)} seed(s) x {number} teams x {episodes} episodes")
-    found = evaluate_groups(env, players, mates, teams, episodes, seed)
-    return [row for group in teams for row in score_rows(label, seeds, group, found[group.name])]
+    """`cross_play_pool` with a pool that is loaded already."""
+    learned = [member for member in arena.pool.members(pool_set) if member.kind == "learned"]
+    if not learned:
+        raise UserError(f"{arena.pool.path}: cross-play needs at least one learned member.")
+    first = arena.pool.load(learned[0].name)
+    assert isinstance(first, Agent)
+    mates = arena.mates(pool_set, first.config)
+    say(f"cross-play of {len(mates.members)} players, {episodes} episodes per pair")
+    return cross_play(arena.env, mates, episodes, seed)
+
+
+def _run_name(folder: Path) -> str:
+    if (folder / "config.yaml").is_file():
+        return RunFolder.open(folder).config().name
+    return folder.name

@@ -25,6 +25,10 @@ class Learner(Protocol):
     """Pure functions; the object itself holds only settings."""
 
     kept: Kept
+    examines: bool
+    """Whether `examine` has something to say about test episodes."""
+    controls: tuple[str, ...]
+    """Names of the players that `control` offers."""
 
     def init(self, key: Array) -> LearnerState:
         """The state before the first update."""
@@ -59,8 +63,8 @@ class Learner(Protocol):
         """The same player as it is tested and saved."""
         ...
 
-    def controls(self, state: LearnerState) -> dict[str, Any]:
-        """Other players to compare the tested one with on the same games, by name; often none."""
+    def control(self, state: LearnerState, name: str) -> Any:
+        """One of `controls`: a player to compare the tested one with on the same games."""
         ...
 
     def examine(self, state: LearnerState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:

@@ -11,7 +11,8 @@ came (the last one repeats past the end):
   `q_learner`;
 - *inference*: reconstruction + 0.001 KL(inferred || E(selected state)), with an optimiser of its own.
 
-The recurrent state is carried along the subgoals actually used. All H candidates of all steps, and Q of the next
+The recurrent state is carried along the subgoals that Q learns with; the selector's along the inferred ones, which are
+the ones that were acted on. All H candidates of all steps, and Q of the next
 states with the same g, start from it and are one evaluation of the recurrent cell each, not loops.
 
 Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, H horizon, U actions.
@@ -27,14 +28,14 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, lengths, loss_mask, take_seats
+from omg.components import EpisodeBatch, lengths, loss_mask, take_seats, view_mask
 from omg.components.schedules import linear
 from omg.controllers import BasicMAC, Columns, TeamDraw
 from omg.errors import UserError
 from omg.learners.prior import prior_loss, read_statistics
 from omg.learners.q import ModelUpdate, QLearner, QState
 from omg.learners.subgoal_measures import examine_subgoals
-from omg.modules.opponent_models import OpponentModel, SubgoalModel
+from omg.modules.opponent_models import OpponentModel, SubgoalModel, pick_offset, state_value
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -61,6 +62,7 @@ class OMGLearner(QLearner):
         if config.am_model != "omg_am":
             raise UserError(f"learner: omg_learner trains am_model=omg_am, got am_model={config.am_model}.")
         super().__init__(config, spec, team, partners)
+        self.examines = True
         self.learns_prior = False
         """Whether the prior is learned along with everything else, because there is no pre-trained one."""
 
@@ -99,7 +101,7 @@ class OMGLearner(QLearner):
             )
             if self.learns_prior:
                 prior_value, prior_metrics = prior_loss(
-                    whole.prior, inputs.seen[:, :-1], mask, config.prior_kl_weight, prior_key
+                    whole.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
                 )
                 value, metrics = value + prior_value, metrics | prior_metrics
             return value, metrics
@@ -133,15 +135,7 @@ class OMGLearner(QLearner):
         values = None
         if config.subgoal_mode in ("optimistic", "conservative"):
             values = self._candidate_values(mac, batch, columns, inferred, mean, steps)
-            best = jnp.argmax if config.subgoal_mode == "optimistic" else jnp.argmin
-            offset = best(values, axis=2) + 1
-        else:
-            shape = (batch.actions.shape[0], steps, self.seats)
-            fixed = {"next": 1, "k3": min(3, horizon)}
-            if config.subgoal_mode == "random":
-                offset = jax.random.randint(key, shape, 1, horizon + 1)
-            else:
-                offset = jnp.full(shape, fixed[config.subgoal_mode])
+        offset = pick_offset(config.subgoal_mode, values, (batch.actions.shape[0], steps, self.seats), horizon, key)
         left = length[:, None, None] - jnp.arange(steps)[None, :, None]
         offset = jnp.minimum(offset, jnp.maximum(left, 1)).astype(jnp.int32)
         index = (jnp.arange(steps)[None, :, None] + offset)[..., None]
@@ -196,26 +190,6 @@ class OMGLearner(QLearner):
         agent, x, weighed, before = lax.stop_gradient((mac.agent, x[:, 1:], weighed[:, :-1], hidden[:, :-1]))
         following = agent.head(agent.step(agent.activate(x + weighed, seats), before, seats), seats)
         return mac.values(columns, hidden), following
-
-
-def state_value(q: Array, avail: Array, kind: str) -> Array:
-    """V(s, g) from Q(s, g, a): `mean`, `max` or `softmax`-weighted mean over legal actions; 0 where none is legal.
-
-    Args:
-        q: [..., U].
-        avail: [..., U] bool, broadcastable.
-        kind: What `omg_value` says.
-
-    Returns:
-        [...].
-    """
-    avail = jnp.broadcast_to(avail, q.shape)
-    if kind == "max":
-        best = jnp.where(avail, q, -jnp.inf).max(axis=-1)
-        return jnp.where(avail.any(axis=-1), best, 0.0)
-    if kind == "softmax":
-        return (jax.nn.softmax(q, axis=-1, where=avail) * q).sum(axis=-1)
-    return jnp.where(avail, q, 0.0).sum(axis=-1) / jnp.maximum(avail.sum(axis=-1), 1)
 
 
 def _past_the_end(values: Array, length: Array, horizon: int) -> Array:

@@ -3,7 +3,8 @@
     loss = mean squared error of the reconstruction (normalised units, mean over features)
            + prior_kl_weight * KL(encoding || N(0, 1)) (summed over the subgoal's features)
 
-as a mean over the steps that were played and the seats. Frozen players act; the learner only watches.
+as a mean over all views, that of an episode's last state included, and the seats. Frozen players act; the learner only
+watches.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import EpisodeBatch, masked_mean, view_mask
 from omg.controllers import TeamDraw
 from omg.learners.base import Kept
 from omg.modules.opponent_models import Prior
@@ -46,6 +47,8 @@ class PriorLearner:
         self.spec = spec
         self.optimiser = optax.adam(config.am_lr)
         self.kept = Kept(columns=None, state=config.obs_is_state)
+        self.examines = True
+        self.controls: tuple[str, ...] = ()
 
     def init(self, key: Array) -> PriorState:
         """A new prior."""
@@ -54,7 +57,7 @@ class PriorLearner:
         return PriorState(prior, self.optimiser.init(prior), jnp.zeros((), jnp.int32))
 
     def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
-        """All observations, or only the state."""
+        """All observations, and the state if that is what seats see."""
         return batch if self.kept.state else batch._replace(state=batch.state[..., :0])
 
     def policy(self, state: PriorState) -> None:
@@ -64,9 +67,9 @@ class PriorLearner:
         """What is saved: the prior."""
         return state.prior
 
-    def controls(self, state: PriorState) -> dict[str, Prior]:
-        """None."""
-        return {}
+    def control(self, state: PriorState, name: str) -> Prior:
+        """There are none."""
+        raise KeyError(name)
 
     def update(
         self, state: PriorState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
@@ -76,7 +79,7 @@ class PriorLearner:
         prior = read_statistics(state.prior, seen, batch)
 
         def loss(prior: Prior) -> tuple[Array, dict[str, Array]]:
-            return prior_loss(prior, seen[:, :-1], loss_mask(batch), self.config.prior_kl_weight, key)
+            return prior_loss(prior, seen, view_mask(batch), self.config.prior_kl_weight, key)
 
         (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(prior)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
@@ -89,7 +92,7 @@ class PriorLearner:
         units, all features together); `prior_active` (subgoal features whose mean varies by more than 0.01 over
         states); `prior_explained` (share of the views' variance that the decoded mean explains).
         """
-        seen, mask = self._seen(batch)[:, :-1], loss_mask(batch)
+        seen, mask = self._seen(batch), view_mask(batch)
         _, metrics = prior_loss(state.prior, seen, mask, self.config.prior_kl_weight, key)
         mean, _ = state.prior.encode(seen)
         error = ((state.prior.decode(mean) - seen) ** 2).mean(axis=-1)
@@ -113,8 +116,8 @@ def prior_loss(prior: Prior, seen: Array, mask: Array, weight: float, key: Array
 
     Args:
         prior: To be learned.
-        seen: [B, T, m, O] views in original units.
-        mask: [B, T] of zeros and ones.
+        seen: [B, T+1, m, O] views in original units.
+        mask: [B, T+1] of zeros and ones.
         weight: Of the divergence.
         key: Of the drawn subgoals.
 
@@ -131,6 +134,6 @@ def prior_loss(prior: Prior, seen: Array, mask: Array, weight: float, key: Array
 
 def read_statistics(prior: Prior, seen: Array, batch: EpisodeBatch) -> Prior:
     """The prior with the views [B, T+1, m, O] of a batch counted into its input statistics."""
-    rows = seen[:, :-1].reshape(-1, seen.shape[-1])
-    weight = jnp.broadcast_to(loss_mask(batch)[..., None], seen[:, :-1].shape[:-1]).reshape(-1)
+    rows = seen.reshape(-1, seen.shape[-1])
+    weight = jnp.broadcast_to(view_mask(batch)[..., None], seen.shape[:-1]).reshape(-1)
     return prior.with_statistics(prior.statistics.add(rows, weight))

@@ -32,7 +32,7 @@ from omg.learners.base import Kept
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.modules.agents import Agent
 from omg.modules.mixers import MIXERS, Mixer, MixerSizes
-from omg.modules.opponent_models import ModelTargets, OpponentModel
+from omg.modules.opponent_models import NO_MODEL, ModelTargets, OpponentModel
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -76,15 +76,20 @@ class QLearner:
             raise unknown_name("mixer", config.mixer, (*MIXERS, "None"))
         self.config = config
         self.spec = spec
-        self.team = team
-        self.partners = partners
         self.seats = spec.n_agents if team is None else len(team.main_slots)
+        # Whoever has all seats reads them in their order; where the team begins then says nothing.
+        self.team = None if self.seats == spec.n_agents else team
+        self.partners = partners
         self.optimiser = build_optimiser(config)
         self.model_optimiser = optax.adam(config.am_lr)
         needs_state = config.obs_is_state or config.mixer is not None
         # LIAM reconstructs what the others saw.
-        columns = None if team is None or config.am_model == "liam_am" else self.seats
-        self.kept = Kept(columns, state=team is None or needs_state)
+        columns = None if self.team is None or config.am_model == "liam_am" else self.seats
+        self.kept = Kept(columns, state=self.team is None or needs_state)
+        self.examines = False
+        self.controls: tuple[str, ...] = (
+            () if self.team is None or config.am_model == NO_MODEL else ("zero", "shuffled")
+        )
 
     def init(self, key: Array) -> QState:
         """New networks; the target network starts as a copy of the online one."""
@@ -122,11 +127,9 @@ class QLearner:
         """The online network's controller, which draws nothing that it need not."""
         return state.mac.tested()
 
-    def controls(self, state: QState) -> dict[str, BasicMAC]:
-        """With an opponent model, the same player with its features zeroed and exchanged between games."""
-        if state.mac.opponent_model is None or self.team is None:
-            return {}
-        return {f"{features}_": self.tested(state).with_features(features) for features in ("zero", "shuffled")}
+    def control(self, state: QState, name: str) -> BasicMAC:
+        """The tested player with its opponent model's features at `zero`, or `shuffled` between games."""
+        return self.tested(state).with_features(name)
 
     def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """Nothing to add."""

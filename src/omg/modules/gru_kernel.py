@@ -18,12 +18,28 @@ from jax.experimental import pallas as pl
 
 _ROWS = 16
 """Rows per program: the smallest block a tensor core takes, for the most programs in flight."""
-_WARPS = 4
+_WIDEST = 128
 
 
 def usable(hidden: int) -> bool:
     """Whether the kernels can be compiled for a GPU with this hidden width."""
-    return _triton() is not None and 16 <= hidden <= 128 and hidden & (hidden - 1) == 0
+    return _triton() is not None and hidden <= _WIDEST
+
+
+def _width(hidden: int) -> int:
+    """The power of two that a hidden width is padded to.
+
+    Padding changes nothing: a feature whose inputs, weights and start are zero stays zero.
+    """
+    return max(16, 1 << (hidden - 1).bit_length())
+
+
+def _padded_weights(weight: Array) -> list[Array]:
+    """The three gates' parts of a weight [H, 3H], each padded to [W, W]."""
+    hidden = weight.shape[0]
+    missing = _width(hidden) - hidden
+    parts = (weight[:, k * hidden : (k + 1) * hidden] for k in range(3))
+    return [jnp.pad(part, ((0, missing), (0, missing))) for part in parts]
 
 
 def _triton() -> Any:
@@ -50,24 +66,25 @@ def forward_loop(
         states, reset, update, new and the hidden part of new, each [T, N, H].
     """
     steps, rows, hidden = gates_in[0].shape
-    padded = -rows % _ROWS
-    inputs = [jnp.pad(gate, ((0, 0), (0, padded), (0, 0))) for gate in gates_in]
-    start = jnp.pad(h0, ((0, padded), (0, 0)))
-    weights = [weight[:, k * hidden : (k + 1) * hidden] for k in range(3)]
-    biases = [bias[None, k * hidden : (k + 1) * hidden] for k in range(3)]
-    sequence = pl.BlockSpec((steps, _ROWS, hidden), lambda i: (0, i, 0))
-    square = pl.BlockSpec((hidden, hidden), lambda i: (0, 0))
-    line = pl.BlockSpec((1, hidden), lambda i: (0, 0))
+    width = _width(hidden)
+    padded, missing = -rows % _ROWS, width - hidden
+    inputs = [jnp.pad(gate, ((0, 0), (0, padded), (0, missing))) for gate in gates_in]
+    start = jnp.pad(h0, ((0, padded), (0, missing)))
+    weights = _padded_weights(weight)
+    biases = [jnp.pad(bias[None, k * hidden : (k + 1) * hidden], ((0, 0), (0, missing))) for k in range(3)]
+    sequence = pl.BlockSpec((steps, _ROWS, width), lambda i: (0, i, 0))
+    square = pl.BlockSpec((width, width), lambda i: (0, 0))
+    line = pl.BlockSpec((1, width), lambda i: (0, 0))
     outputs = pl.pallas_call(
         _forward_kernel,
         out_shape=[jax.ShapeDtypeStruct(inputs[0].shape, jnp.float32)] * 5,
         grid=((rows + padded) // _ROWS,),
-        in_specs=[sequence] * 3 + [pl.BlockSpec((_ROWS, hidden), lambda i: (i, 0))] + [square] * 3 + [line] * 3,
+        in_specs=[sequence] * 3 + [pl.BlockSpec((_ROWS, width), lambda i: (i, 0))] + [square] * 3 + [line] * 3,
         out_specs=[sequence] * 5,
         interpret=interpret,
-        compiler_params=_compiler_params(interpret),
+        compiler_params=_compiler_params(width, interpret),
     )(*inputs, start, *weights, *biases)
-    states, r, z, n, hidden_new = (output[:, :rows] for output in outputs)
+    states, r, z, n, hidden_new = (output[:, :rows, :hidden] for output in outputs)
     return states, r, z, n, hidden_new
 
 
@@ -100,25 +117,26 @@ def backward_loop(
 ) -> tuple[Array, Array]:
     """The reverse pass; arguments and results as in `omg.modules.recurrent._backward_loop`."""
     steps, rows, hidden = z.shape
-    padded = -rows % _ROWS
-    sequences = [jnp.pad(value, ((0, 0), (0, padded), (0, 0))) for value in (*factors, z, grad_states)]
-    weights = [weight[:, k * hidden : (k + 1) * hidden].T for k in range(3)]
-    sequence = pl.BlockSpec((steps, _ROWS, hidden), lambda i: (0, i, 0))
-    square = pl.BlockSpec((hidden, hidden), lambda i: (0, 0))
-    block = pl.BlockSpec((_ROWS, hidden), lambda i: (i, 0))
+    width = _width(hidden)
+    padded, missing = -rows % _ROWS, width - hidden
+    sequences = [jnp.pad(value, ((0, 0), (0, padded), (0, missing))) for value in (*factors, z, grad_states)]
+    weights = [part.T for part in _padded_weights(weight)]
+    sequence = pl.BlockSpec((steps, _ROWS, width), lambda i: (0, i, 0))
+    square = pl.BlockSpec((width, width), lambda i: (0, 0))
+    block = pl.BlockSpec((_ROWS, width), lambda i: (i, 0))
     grad_h, grad_h0 = pl.pallas_call(
         _backward_kernel,
         out_shape=[
             jax.ShapeDtypeStruct(sequences[0].shape, jnp.float32),
-            jax.ShapeDtypeStruct((rows + padded, hidden), jnp.float32),
+            jax.ShapeDtypeStruct((rows + padded, width), jnp.float32),
         ],
         grid=((rows + padded) // _ROWS,),
         in_specs=[sequence] * 5 + [square] * 3,
         out_specs=[sequence, block],
         interpret=interpret,
-        compiler_params=_compiler_params(interpret),
+        compiler_params=_compiler_params(width, interpret),
     )(*sequences, *weights)
-    return grad_h[:, :rows], grad_h0[:rows]
+    return grad_h[:, :rows, :hidden], grad_h0[:rows, :hidden]
 
 
 def _backward_kernel(f_r, f_z, f_n, update, entering, w_r, w_z, w_n, grad_out, grad_h0) -> None:  # type: ignore[no-untyped-def]
@@ -140,8 +158,8 @@ def _backward_kernel(f_r, f_z, f_n, update, entering, w_r, w_z, w_n, grad_out, g
     grad_h0[...] = jax.lax.fori_loop(0, last + 1, step, start)[0]
 
 
-def _compiler_params(interpret: bool) -> Any:
+def _compiler_params(width: int, interpret: bool) -> Any:
     triton = _triton()
     if interpret or triton is None:
         return None
-    return triton.CompilerParams(num_warps=_WARPS, num_stages=1)
+    return triton.CompilerParams(num_warps=8 if width > 64 else 4, num_stages=1)

@@ -87,6 +87,11 @@ class Agent:
         Returns:
             Actions [A] or [B, A], and the carry for the next step.
         """
+        if self.config.omg_q_input == "oracle" or self.config.am_model == "identity_am":
+            raise UserError(
+                f"{self.card.algorithm}: this agent is told what no player can know (omg_q_input="
+                f"{self.config.omg_q_input}, am_model={self.config.am_model}); it can only be played in a team."
+            )
         obs, avail = jnp.asarray(obs, jnp.float32), jnp.asarray(avail, bool)
         games = obs.shape[:1] if obs.ndim == 3 else ()
         if state is None:

@@ -14,6 +14,7 @@ from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
 from omg.controllers import Lineup, Policy
+from omg.controllers.oracle import foresee
 from omg.envs.base import Env, Observation
 
 OWN_RETURN = "own_return"
@@ -75,6 +76,7 @@ def play_episodes(
         Episodes [B, T + 1, ...] and their statistics [B].
     """
     limit = env.spec.episode_limit
+    looks_ahead = getattr(policy, "looks_ahead", False)
     epsilon = jnp.asarray(epsilon, jnp.float32)
     key, reset_key, team_key = jax.random.split(key, 3)
     world, seen = env.reset(reset_key, num_envs)
@@ -92,6 +94,9 @@ def play_episodes(
     def body(loop: tuple) -> tuple:
         t, _, key, alive, world, seen, memory, slots, stats = loop
         key, act_key, env_key = jax.random.split(key, 3)
+        if looks_ahead:
+            act_key, oracle_key = jax.random.split(act_key)
+            memory = foresee(env, policy, world, seen, memory, oracle_key)
         actions, next_memory, extra = policy.act(seen, memory, act_key, epsilon)
         world, after, outcome = env.step(env_key, world, actions)
         if slots is not None:

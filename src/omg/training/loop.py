@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -20,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from omg.config import Config
 from omg.errors import UserError
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
@@ -68,7 +68,7 @@ class Progress:
 
     last_test: int = -1
     last_log: int = 0
-    last_diagnosis: int = -1
+    last_diagnosis: int = 0
     last_save: int = 0
     tested_at: list[int] = field(default_factory=list)
     """Steps of each seed at its newest test."""
@@ -99,9 +99,9 @@ SaveAgent = Callable[[Any, int, int, str, dict[str, float]], None]
 class Trainer:
     """Runs one configuration to its end, from the start or from its newest checkpoint."""
 
-    def __init__(self, config: Config, checkpoints: Path, reporter: Reporter, save_agent: SaveAgent) -> None:
-        self.config = config
-        self.program = Program(config)
+    def __init__(self, program: Program, checkpoints: Path, reporter: Reporter, save_agent: SaveAgent) -> None:
+        self.config = config = program.config
+        self.program = program
         self.checkpoints = checkpoints
         self.reporter = reporter
         self.save_agent = save_agent
@@ -111,7 +111,7 @@ class Trainer:
     def run(self) -> Outcome:
         """Trains until `t_max`, early stop or Ctrl-C, and saves."""
         state, progress = self._begin()
-        chunk, test, diagnose = self._compile(state)
+        chunk, test = self._compile(state)
         config = self.config
         status = "finished"
         summary = Summary(self.program.spec, len(self.seeds), progress.summary)
@@ -121,8 +121,8 @@ class Trainer:
                 reached = int(state.t_env.min())
                 if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
                     self._test(test, state, progress)
-                if progress.last_diagnosis < 0 or reached - progress.last_diagnosis >= config.diagnostics_interval:
-                    self._diagnose(diagnose, state, progress)
+                    if reached - progress.last_diagnosis >= config.diagnostics_interval:
+                        self._compare_controls(state, progress)
                 if self._stops_early(progress):
                     status = "stopped"
                     break
@@ -150,7 +150,7 @@ class Trainer:
         if status == "finished" and progress.last_test < int(state.t_env.min()):
             self._test(test, state, progress)
         if status == "finished" and progress.last_diagnosis < int(state.t_env.min()):
-            self._diagnose(diagnose, state, progress)
+            self._compare_controls(state, progress)
         self._finish(state, progress, summary)
         return Outcome(status, state, progress)
 
@@ -180,11 +180,15 @@ class Trainer:
     def _about_the_team(self) -> list[str]:
         """What a user should know about the frozen players, the prior and the size of an update."""
         program = self.program
+        lines: list[str] = []
+        if self.config.learner == "omg_learner":
+            found = "pre-trained" if program.prior is not None else "none given, it is learned along with the agent"
+            lines.append(f"subgoal prior: {found}")
         if program.team is None:
-            return []
+            return lines
         names = program.team.names
         shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-        lines = [f"frozen players ({len(names)}): {shown}"]
+        lines.append(f"frozen players ({len(names)}): {shown}")
         if self.config.init_param_path is None:
             lines.append("init_param_path: no pool given, so the frozen seats play untrained networks")
         if program.sequences != self.config.batch_size:
@@ -192,34 +196,31 @@ class Trainer:
                 f"one update sees batch_size {self.config.batch_size} x {program.spec.n_agents} seats = "
                 f"{program.sequences} episodes, of each the seat that learns; t_max is not affected"
             )
-        if self.config.learner == "omg_learner":
-            found = "pre-trained" if program.prior is not None else "none given, it is learned along with the agent"
-            lines.append(f"subgoal prior: {found}")
         return lines
 
-    def _compile(self, state: RunState) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any] | None]:
-        """Compiles all programs before the clock of the run starts; there may be nothing to diagnose."""
+    def _compile(self, state: RunState) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Compiles both programs, side by side, before the clock of the run starts."""
         self.reporter.step("compiling")
         started = time.perf_counter()
-        chunk = self.program.chunk.lower(state).compile()  # type: ignore[attr-defined]
-        test = self.program.test.lower(state).compile()  # type: ignore[attr-defined]
-        diagnose = None
-        if jax.eval_shape(self.program.diagnose, state):
-            diagnose = self.program.diagnose.lower(state).compile()  # type: ignore[attr-defined]
+        programs: tuple[Any, ...] = (self.program.chunk, self.program.test)
+        lowered = [program.lower(state) for program in programs]
+        with ThreadPoolExecutor() as threads:
+            chunk, test = threads.map(lambda program: program.compile(), lowered)
         self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")
-        return chunk, test, diagnose
+        return chunk, test
 
     def _test(self, test: Callable[..., Any], state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         progress.last_test = int(state.t_env.min())
-        stats = jax.device_get(test(state))
+        stats, found = jax.device_get(test(state))
         rows: list[Row] = []
-        key = f"test_{self.program.spec.success_metric}_mean"
+        key = f"test_{self.program.success_metric}_mean"
         for index, seed in enumerate(self.seeds):
             t_env = int(state.t_env[index])
             if t_env == progress.tested_at[index]:
                 continue
             values = episode_rows(stats, index, prefix="test_")
+            values |= {f"test_{name}": float(value[index]) for name, value in found.items()}
             progress.tested_at[index] = t_env
             progress.newest_test[index] = {**progress.newest_test[index], **values}
             rows += [Row(seed, t_env, name, value) for name, value in values.items()]
@@ -231,18 +232,22 @@ class Trainer:
         self.reporter.rows(rows)
         progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
 
-    def _diagnose(self, diagnose: Callable[..., Any] | None, state: RunState, progress: Progress) -> None:
-        """Measures of the opponent model on test episodes."""
+    def _compare_controls(self, state: RunState, progress: Progress) -> None:
+        """How much worse the games of the newest test go without what the opponent model says: `..._drop`."""
         progress.last_diagnosis = int(state.t_env.min())
-        if diagnose is None:
-            return
-        found = jax.device_get(diagnose(state))
         rows: list[Row] = []
-        for index, seed in enumerate(self.seeds):
-            t_env = int(state.t_env[index])
-            values = {f"test_{name}": float(value[index]) for name, value in found.items()}
-            progress.newest_test[index] = {**progress.newest_test[index], **values}
-            rows += [Row(seed, t_env, name, value) for name, value in values.items()]
+        for name, play in self.program.controls.items():
+            stats = jax.device_get(play(state))
+            for index, seed in enumerate(self.seeds):
+                newest = progress.newest_test[index]
+                played = episode_rows(stats, index, prefix="test_")
+                drops = {
+                    f"test_{name}_{key.removeprefix('test_').removesuffix('_mean')}_drop": newest[key] - value
+                    for key, value in played.items()
+                    if key.endswith("_mean")
+                }
+                newest |= drops
+                rows += [Row(seed, int(state.t_env[index]), key, value) for key, value in drops.items()]
         self.reporter.rows(rows)
 
     def _reached_goal(self, progress: Progress) -> bool:

@@ -19,8 +19,9 @@ from omg.components.schedules import linear
 from omg.config import Config, update_rhythm
 from omg.controllers import TeamPolicy
 from omg.envs import Env, make_env
+from omg.errors import UserError
 from omg.learners import OMGLearner, build_learner
-from omg.runners import EpisodeStats, Rollout, play_episodes
+from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.start import adopt, load_prior_for, starting_weights
 from omg.training.team import build_team
 
@@ -61,9 +62,13 @@ class IterationLog(NamedTuple):
     """Whether the seed was still training (it stops at `t_max`)."""
 
 
-def length_buckets(limit: int) -> tuple[int, ...]:
-    """Episode lengths to which sampled batches are cut: learning on padding would be most of the work."""
-    eighths = {min(limit, max(16, -(-limit * part // 64) * 8)) for part in (2, 3, 4, 6)}
+def length_buckets(limit: int, coarse: bool = False) -> tuple[int, ...]:
+    """Episode lengths to which sampled batches are cut: learning on padding would be most of the work.
+
+    Each is compiled for itself. `coarse` gives only two, for learners that take long to compile and whose updates see
+    so many episodes that a long one is nearly always among them.
+    """
+    eighths = {min(limit, max(16, -(-limit * part // 64) * 8)) for part in ((4,) if coarse else (2, 3, 4, 6))}
     return tuple(sorted(eighths | {limit}))
 
 
@@ -79,6 +84,7 @@ class Program:
         draw = None if self.team is None else self.team.draw
         self.learner = build_learner(config, self.spec, draw, self.partners)
         self.prior = load_prior_for(config, self.spec)
+        self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
         if isinstance(self.learner, OMGLearner):
             self.learner.learns_prior = self.prior is None
         self.learner_watches = config.learner == "am_learner"
@@ -86,17 +92,35 @@ class Program:
         self.sequences = self._sequences_per_update()
         self.dtype = jnp.dtype(config.buffer_dtype)
         self.updates, self.period = update_rhythm(config)
-        self.buckets = length_buckets(self.spec.episode_limit)
+        self.buckets = length_buckets(self.spec.episode_limit, coarse=self.team is not None)
         self.iterations = self._iterations_per_chunk()
-        self.init: Callable[[Array], RunState] = jax.jit(self._init)
+        squad = None if self.team is None else self.team.squad
+        start = jax.jit(self._init)
+        # Arguments and not constants of the program, so that other players and weights need no other compilation.
+        self.init: Callable[[Array], RunState] = lambda seeds: start(seeds, self.prior, self.weights, squad)
         self.chunk: Callable[[RunState], tuple[RunState, IterationLog]] = jax.jit(self._chunk, donate_argnums=0)
-        self.test: Callable[[RunState], EpisodeStats] = jax.jit(self._test)
-        self.diagnose: Callable[[RunState], dict[str, Array]] = jax.jit(self._diagnose)
+        self.test: Callable[[RunState], tuple[EpisodeStats, dict[str, Array]]] = jax.jit(self._test)
+        self.controls: dict[str, Callable[[RunState], EpisodeStats]] = {
+            name: jax.jit(partial(self._control, name=name)) for name in self.learner.controls
+        }
 
     def _sequences_per_update(self) -> int:
         """Episodes sampled for one update: `batch_size` of them, or with rotated seats as many for every seat."""
         rotated = self.team is not None and self.config.is_agent_shift and not self.learner_watches
-        return self.config.batch_size * (self.spec.n_agents if rotated else 1)
+        sequences = self.config.batch_size * (self.spec.n_agents if rotated else 1)
+        if sequences > self.config.buffer_size:
+            raise UserError(
+                f"buffer_size: got {self.config.buffer_size}, but one update of a team whose seats are rotated sees "
+                f"batch_size {self.config.batch_size} x {self.spec.n_agents} seats = {sequences} episodes. "
+                f"Allowed: at least {sequences}."
+            )
+        return sequences
+
+    @property
+    def success_metric(self) -> str:
+        """What tells good from bad play; where everybody has a reward, that of the seats that learn."""
+        own = self.team is not None and self.spec.reward_per_agent and not self.learner_watches
+        return OWN_RETURN if own else self.spec.success_metric
 
     def _play_with(self, player: Any, squad: Any) -> Any:
         """The policy of all seats: the player itself, or a team that it sits in."""
@@ -129,16 +153,14 @@ class Program:
             state=kept.state,
         )
 
-    def _init(self, seeds: Array) -> RunState:
-        """A fresh run for `seeds` [S] uint32."""
-        weights = starting_weights(self.config, self.spec, self.partners, len(seeds))
+    def _init(self, seeds: Array, prior: Any, weights: Any, squad: Any) -> RunState:
+        """A fresh run for `seeds` [S] uint32, from a given prior, agent weights [S, ...] and frozen players, if any."""
 
         def one(seed: Array, weights: Any) -> tuple[Any, Any, Array]:
             key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-            return adopt(self.learner.init(learner_key), self.prior, weights), self._storage(), key
+            return adopt(self.learner.init(learner_key), prior, weights), self._storage(), key
 
         learner, storage, key = jax.vmap(one)(seeds, weights)
-        squad = None if self.team is None else self.team.squad
         return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0), jnp.int32(0), squad)
 
     def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:
@@ -214,26 +236,30 @@ class Program:
         due = (stored >= self.sequences) & ((episodes // config.batch_size_run) % self.period == 0)
         return jax.lax.cond(due, run, wait)
 
-    def _test(self, state: RunState) -> EpisodeStats:
-        """Plays `test_nepisode` test episodes per seed, [S, N]; leaves the run's random numbers alone."""
+    def _test(self, state: RunState) -> tuple[EpisodeStats, dict[str, Array]]:
+        """Plays `test_nepisode` test episodes per seed and lets the learner examine them.
 
-        def one(learner: Any, key: Array) -> EpisodeStats:
-            return self._test_games(self.learner.tested(learner), state.squad, key, record=False).stats
+        Leaves the run's random numbers alone.
+
+        Returns:
+            Statistics [S, N], and what the learner measured, name -> [S].
+        """
+
+        def one(learner: Any, key: Array) -> tuple[EpisodeStats, dict[str, Array]]:
+            player = self.learner.tested(learner)
+            rollout = self._test_games(player, state.squad, key, record=self.learner.examines)
+            if rollout.batch is None:
+                return rollout.stats, {}
+            examine_key = jax.random.fold_in(key, _EXAMINE_STREAM)
+            return rollout.stats, self.learner.examine(learner, rollout.batch, examine_key)
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)
 
-    def _diagnose(self, state: RunState) -> dict[str, Array]:
-        """What the learner measures on test episodes, and how its controls play the same games: name -> [S]."""
+    def _control(self, state: RunState, name: str) -> EpisodeStats:
+        """The games of `test`, played by one of the learner's controls, [S, N]."""
 
-        def one(learner: Any, key: Array) -> dict[str, Array]:
-            rollout = self._test_games(self.learner.tested(learner), state.squad, key, record=True)
-            assert rollout.batch is not None
-            metrics = self.learner.examine(learner, rollout.batch, jax.random.fold_in(key, _EXAMINE_STREAM))
-            normal = _means(rollout.stats)
-            for prefix, player in self.learner.controls(learner).items():
-                changed = _means(self._test_games(player, state.squad, key, record=False).stats)
-                metrics |= {f"{prefix}{name}_drop": normal[name] - value for name, value in changed.items()}
-            return metrics
+        def one(learner: Any, key: Array) -> EpisodeStats:
+            return self._test_games(self.learner.control(learner, name), state.squad, key, record=False).stats
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)
 
@@ -248,7 +274,3 @@ class Program:
             record=record,
             axis_name=SEEDS_AXIS,
         )
-
-
-def _means(stats: EpisodeStats) -> dict[str, Array]:
-    return {"return": stats.returns.mean(), **{name: values.mean() for name, values in stats.metrics.items()}}

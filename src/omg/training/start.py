@@ -66,7 +66,13 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
     path = Path(config.init_from)
     agents = _pool_agents(path) if is_pool(path) else [load_agent(path)]
     template = jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners)).agent
-    fitted = [_fit(agent, name_leaves(template), path) for agent in agents]
+    for agent in agents:
+        if agent.config.obs_is_state != config.obs_is_state:
+            raise UserError(
+                f"init_from: the agent {path} was trained with obs_is_state={agent.config.obs_is_state}, but the run has "
+                f"obs_is_state={config.obs_is_state}."
+            )
+    fitted = [_fit(agent, template, path) for agent in agents]
     chosen = [fitted[index % len(fitted)] for index in range(seeds)]
     return {name: jnp.asarray(np.stack([weights[name] for weights in chosen])) for name in chosen[0]}
 
@@ -92,20 +98,24 @@ def _pool_agents(path: Path) -> list[Agent]:
     return agents
 
 
-def _fit(agent: Agent, template: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
-    """The weights of an agent in the shapes of `template`."""
-    given = {name: np.asarray(leaf) for name, leaf in name_leaves(agent.policy.agent).items()}
+def _fit(agent: Agent, template: Any, path: Path) -> dict[str, np.ndarray]:
+    """The weights of an agent in the shapes of the agent network `template`."""
+    network = agent.policy.agent
+    given = {name: np.asarray(leaf) for name, leaf in name_leaves(network).items()}
+    # Rows may be added for features, which stand behind everything else, and for nothing but them.
+    same_view = network.sizes._replace(feature_dim=0) == template.sizes._replace(feature_dim=0)
+    missing = template.sizes.feature_dim if same_view and network.sizes.feature_dim == 0 else 0
     fitted = {}
-    for name, leaf in template.items():
+    for name, leaf in name_leaves(template).items():
         value = given.get(name)
-        if value is not None and name.endswith(_FIRST_LAYER) and value.ndim == leaf.ndim:
-            missing = leaf.shape[-2] - value.shape[-2]
-            if missing > 0 and agent.policy.agent.sizes.feature_dim == 0:
-                value = np.pad(value, [(0, 0)] * (value.ndim - 2) + [(0, missing), (0, 0)])
+        if value is not None and name.endswith(_FIRST_LAYER):
+            value = np.pad(value, [(0, 0)] * (value.ndim - 2) + [(0, missing), (0, 0)])
         if value is None or value.shape != leaf.shape:
             shape = "no such weight" if value is None else f"shape {value.shape}"
             raise UserError(
-                f"init_from: the agent {path} does not fit this run: '{name}' has {shape}, expected {leaf.shape}."
+                f"init_from: the agent {path} does not fit this run: '{name}' has {shape}, expected {leaf.shape} "
+                f"(it was trained with agent={agent.config.agent}, obs_is_state={agent.config.obs_is_state} in "
+                f"{agent.where})."
             )
         fitted[name] = value
     return fitted

@@ -20,11 +20,13 @@ from omg.modules.opponent_models.identity import IdentityModel
 from omg.modules.opponent_models.liam import LIAMModel
 from omg.modules.opponent_models.naive import NaiveModel
 from omg.modules.opponent_models.prior import InputStatistics, Prior
+from omg.modules.opponent_models.selection import pick_offset, state_value
 from omg.modules.opponent_models.subgoal import SubgoalInference, SubgoalModel
 
 __all__ = [
     "NO_MODEL",
     "OPPONENT_MODELS",
+    "IdentityModel",
     "InputStatistics",
     "ModelInputs",
     "ModelSizes",
@@ -35,6 +37,8 @@ __all__ = [
     "SubgoalModel",
     "others_one_hot",
     "own_action",
+    "pick_offset",
+    "state_value",
 ]
 
 NO_MODEL = "none_am"

@@ -1,0 +1,156 @@
+"""Commands about whole experiments: pipeline and crossplay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from omg.cli.lists import read_words
+from omg.cli.tables import interval, print_table
+from omg.errors import UserError
+
+if TYPE_CHECKING:
+    from omg.experiments.pipeline import PipelineResult
+
+_MOST_PLAYERS = 10
+"""Widest cross-play matrix that a terminal can show player by player; larger ones are shown by algorithm."""
+
+
+def pipeline(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME|FILE", help="A preset, a file, or the folder of a pipeline.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where everything goes (results/NAME).")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="STAGE", help="Do this stage and all later ones anew.")
+    ] = None,
+    only: Annotated[str | None, typer.Option("--only", metavar="STAGE", help="Do no other stage.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+) -> None:
+    """Run a whole experiment: pool, prior, train, evaluate, report.
+
+    Without a name the presets are listed. Further words change the plan: train.t_max=100000, agents.omg.lr=0.001.
+    Repeat the command to continue: what is done is skipped, and what has changed is done again with all that depends
+    on it.
+    """
+    from omg.experiments.plan import PLAN_FILE, preset_names, preset_summary, read_plan
+
+    if name is None:
+        rows = [(preset, preset_summary(preset)) for preset in preset_names()]
+        print_table("Presets (omg pipeline NAME)", ("name", "description"), rows)
+        return
+    if "=" in name or name == "with":
+        raise UserError(f"NAME: got '{name}'; the preset or file comes first, then the settings.")
+    line = read_words(None, None, context.args)
+    for option, given in (("--config", line.config), ("--env-config", line.env_config)):
+        if given is not None:
+            raise UserError(f"{option}: got '{given}', but a pipeline names its game and agents in its file.")
+    plan = read_plan(name, line.overrides)
+    begun = Path(name).is_dir() and (Path(name) / PLAN_FILE).is_file()
+    folder = output or (Path(name) if begun else Path("results") / plan.name)
+
+    from omg.experiments.pipeline import run_pipeline
+
+    result = run_pipeline(plan, folder, start=start, only=only, console=Console(), quiet=quiet)
+    print_verdict(result)
+
+
+def print_verdict(result: PipelineResult) -> None:
+    """The outcome of a pipeline in one table per group, the answers, and where the report is."""
+    from omg.report.verdict import answers
+    from omg.report.words import agent_name, group_name, metric_words
+
+    console = Console(soft_wrap=True)
+    times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items() if seconds)
+    if result.report is not None:
+        words, names = metric_words(result.checked.metric), result.checked.plan.report.names
+        against = {(row["group"], row["baseline"]): row for row in result.comparison}
+        main = agent_name(result.checked.agent, names)
+        columns = ("agent", words.noun, "95 %", "worst team", f"{main} minus it", "95 %", f"{main} is")
+        for group in dict.fromkeys(row["group"] for row in result.summary):
+            rows = []
+            for row in (row for row in result.summary if row["group"] == group):
+                between = interval(words.bare, row["low"], row["high"])
+                scores = (words.value(row["mean"]), between, words.value(row["worst_team_mean"]))
+                compared = ("", "", "")
+                if (other := against.get((group, row["agent"]))) is not None:
+                    between = interval(words.signed, other["low"], other["high"])
+                    compared = (words.signed(other["difference"]), between, other["verdict"])
+                rows.append((agent_name(row["agent"], names), *scores, *compared))
+            print_table(f"{result.checked.plan.name}: {group_name(group)}", columns, rows)
+        for answer in answers(result.comparison, names):
+            console.print(f"{answer.word}: {answer.headline}", markup=False, highlight=False)
+    lines = [f"Wall time: {times or '0 s'}", f"Folder: {result.folder}"]
+    if result.report is not None:
+        lines.append(f"Report: {result.report}")
+    console.print("\n".join(lines), markup=False, highlight=False)
+
+
+def crossplay(
+    pool: Annotated[Path, typer.Argument(metavar="POOL", help="Folder of the pool.")],
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="training, validation or heldout; all members by default.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per pair.")] = 32,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
+    metric: Annotated[str | None, typer.Option(help="What is shown; the game's success metric by default.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where crossplay.csv and crossplay.png go.")
+    ] = Path("results/crossplay"),
+) -> None:
+    """Play every member of a pool with teams of every member.
+
+    One seat is the row's player, all other seats have the column's player.
+    """
+    from omg.errors import unknown_name
+    from omg.experiments.evaluation import cross_play_pool
+    from omg.pools import Pool
+    from omg.report.figures import plot_cross_play
+
+    opened = Pool.open(pool)
+    known = list(dict.fromkeys((*opened.spec.metrics, "return", "ep_length")))
+    chosen = metric or opened.spec.success_metric
+    if opened.spec.reward_per_agent:
+        known.append("own_return")
+    if chosen not in known:
+        raise unknown_name("metric", chosen, known)
+    if output.exists() and not output.is_dir():
+        raise UserError(f"--output: '{output}' is a file. Give a folder.")
+    console = Console(soft_wrap=True)
+    with console.status("cross-play") as status:
+        table = cross_play_pool(pool, pool_set=set_name, episodes=episodes, seed=seed, say=status.update)
+        rows = [{**row, "team": row["mate"]} for row in table.where(metric=chosen)]
+        output.mkdir(parents=True, exist_ok=True)
+        table.write_csv(output / "crossplay.csv")
+        figure = plot_cross_play(rows, output / "crossplay.png", metric=chosen)
+    algorithms = {member.name: member.algorithm for member in opened.members(set_name)}
+    _print_matrix(f"{opened.where}: {chosen}, row's player among column's players", rows, algorithms)
+    console.print(f"Table: {output / 'crossplay.csv'}\nFigure: {figure}", markup=False, highlight=False)
+
+
+def _print_matrix(title: str, rows: Sequence[Mapping[str, Any]], algorithms: Mapping[str, str]) -> None:
+    """The matrix player by player, or of many players the means by algorithm, a player with itself apart."""
+    if len(algorithms) <= _MOST_PLAYERS:
+        cells = {(row["agent"], row["team"]): [float(row["mean"])] for row in rows}
+        names, columns = list(algorithms), list(algorithms)
+    else:
+        cells = {}
+        for row in rows:
+            alone = row["agent"] == row["team"]
+            column = "itself" if alone else algorithms[row["team"]]
+            cells.setdefault((algorithms[row["agent"]], column), []).append(float(row["mean"]))
+        names = list(dict.fromkeys(algorithms.values()))
+        columns = ["itself", *names]
+    lines = [[name, *(_mean(cells.get((name, column), [])) for column in columns)] for name in names]
+    print_table(title, ("", *columns), lines)
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{sum(values) / len(values):.2f}" if values else "\N{EN DASH}"

@@ -1,0 +1,340 @@
+"""A whole experiment from one small file: pool, prior, training, evaluation, report.
+
+The stages are made of parts (one per agent where there are several), each with a record of what it was made from; see
+`omg.experiments.stages`. Running a pipeline again does what is missing, continues what was interrupted, and makes anew
+what has changed together with everything that depends on it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from omg import api
+from omg.components.files import write_text
+from omg.config import change_config, write_yaml
+from omg.errors import UserError, unknown_name
+from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
+from omg.experiments.inference import control_rows, inference_rows
+from omg.experiments.plan import PLAN_FILE, Plan
+from omg.experiments.plan_check import PRIOR_LABEL, CheckedPlan, check_plan
+from omg.experiments.pool import train_pool
+from omg.experiments.prior import prior_config
+from omg.experiments.results import (
+    CROSS_PLAY_COLUMNS,
+    DIAGNOSTIC_COLUMNS,
+    SCORE_COLUMNS,
+    evaluation_folder,
+    finished_run,
+    known_runs,
+    read_rows,
+    report_files,
+    run_metrics,
+    table_files,
+    write_report,
+    write_rows,
+    write_tables,
+)
+from omg.experiments.stages import STAGES, Ledger, Part
+from omg.pools import PRIOR_FOLDER, Pool
+from omg.tracking import RunFolder
+from omg.training.device import prepare
+
+_NO_MATTER = ("use_cuda", "use_tensorboard")
+"""Settings that change nothing in a result."""
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """What a pipeline has come to."""
+
+    folder: Path
+    done: tuple[str, ...]
+    """Titles of the parts that were done this time."""
+    seconds: dict[str, float]
+    """Wall time by stage, of all times together."""
+    report: Path | None
+    """The page; None while it is not made."""
+    checked: CheckedPlan
+
+    @property
+    def summary(self) -> list[dict[str, Any]]:
+        """The verdict's metric for every agent and group of the first set."""
+        rows = read_rows(evaluation_folder(self.checked) / "summary.csv")
+        first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
+        return [row for row in rows if row["set"] == first and row["metric"] == metric]
+
+    @property
+    def comparison(self) -> list[dict[str, Any]]:
+        """The agent in question against every baseline."""
+        return read_rows(evaluation_folder(self.checked) / "comparison.csv")
+
+
+def run_pipeline(
+    plan: Plan,
+    folder: str | Path,
+    *,
+    start: str | None = None,
+    only: str | None = None,
+    console: Console | None = None,
+    quiet: bool = False,
+) -> PipelineResult:
+    """Does what a pipeline still lacks.
+
+    Args:
+        plan: from `read_plan` or `parse_plan`.
+        folder: everything goes there.
+        start: a stage; it and all later ones are made anew, earlier ones must be done.
+        only: a stage; only what it lacks is done, earlier ones must be done.
+        console: where to print.
+        quiet: no output on the screen.
+
+    Raises:
+        UserError: the plan cannot be run, a stage that must be done is not, or another process has the folder.
+        KeyboardInterrupt: after Ctrl-C, when a run has been saved; the same call continues it.
+    """
+    for name, stage in (("--from", start), ("--only", only)):
+        if stage is not None and stage not in STAGES:
+            raise unknown_name(f"stage ({name})", stage, STAGES)
+    if start is not None and only is not None:
+        raise UserError(f"--from, --only: got {start} and {only}; give one of the two.")
+    shown = Path(folder)
+    checked = check_plan(plan, folder)
+    screen = Console(quiet=True) if quiet else console or Console()
+
+    def say(message: str) -> None:
+        screen.print(message, markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        checked.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
+    with RunFolder(checked.folder).lock():
+        ledger = Ledger(checked.folder, say)
+        parts = _Pipeline(checked, shown, ledger, screen, quiet).parts()
+        _require_earlier(parts, ledger, start or only)
+        write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
+        prepare(use_cuda=True)
+        first = STAGES.index(start) if start is not None else len(STAGES)
+        wanted = [part for part in parts if only in (None, part.stage)]
+        for part in wanted:
+            position = STAGES.index(part.stage)
+            if start is None or position >= first:
+                ledger.run(part, anew=position >= first)
+        seconds = ledger.seconds(parts)
+        write_rows(
+            checked.folder / "times.csv",
+            [{"stage": stage, "seconds": round(value, 2)} for stage, value in seconds.items()],
+            ("stage", "seconds"),
+        )
+        complete = ledger.is_done(parts[-1])
+    page = shown / report_files(checked)[0].name if complete else None
+    done = tuple(part.title for part in parts if part.title in ledger.remade)
+    return PipelineResult(shown, done, seconds, page, checked)
+
+
+def _require_earlier(parts: list[Part], ledger: Ledger, stage: str | None) -> None:
+    if stage is None:
+        return
+    for part in parts:
+        if STAGES.index(part.stage) < STAGES.index(stage):
+            ledger.require(part, f"Run the pipeline up to there first, e.g. with --only {part.stage}.")
+
+
+class _Pipeline:
+    """The parts of one plan, and how each is done."""
+
+    def __init__(self, checked: CheckedPlan, shown: Path, ledger: Ledger, screen: Console, quiet: bool) -> None:
+        self.checked, self.ledger, self.screen, self.quiet = checked, ledger, screen, quiet
+        self.shown = shown
+        """The folder as the user wrote it."""
+        self.plan = checked.plan
+        self.tables = evaluation_folder(checked) / "parts"
+        self._arena: Arena | None = None
+
+    def parts(self) -> list[Part]:
+        """All parts in the order in which they are done."""
+        pool = self._pool_part()
+        priors = [self._prior_part(pool)] if self.plan.prior is not None else []
+        trained = {label: self._train_part(label, pool, priors) for label in self.checked.agents}
+        evaluated = self._evaluation_parts(pool, trained)
+        tables = Part("evaluate", "tables", self._table_settings(), table_files(self.checked), self._write_tables)
+        tables = _needing(tables, evaluated)
+        report = Part(
+            "report", "", self._section("report"), report_files(self.checked), lambda: self._write_report(before)
+        )
+        before = [pool, *priors, *trained.values(), *evaluated, tables]
+        return [*before, _needing(report, [tables])]
+
+    # ------------------------------------------------------------------------------------------ pool, prior, train
+
+    def _pool_part(self) -> Part:
+        settings = {"game": self._section("game"), "pool": self._section("pool")}
+        return Part("pool", "", settings, (self.checked.pool,), self._train_pool, costly=True)
+
+    def _train_pool(self) -> None:
+        section = self.plan.pool
+        train_pool(
+            self.checked.pool,
+            section.counts,
+            self.plan.game.env_config,
+            {**section.settings, **self.checked.game_settings},
+            scripted=section.scripted,
+            which=section.which,
+            episodes=section.episodes,
+            console=self.screen,
+            quiet=self.quiet,
+        )
+
+    def _prior_part(self, pool: Part) -> Part:
+        makes = (self.checked.runs(PRIOR_LABEL), self.checked.pool / PRIOR_FOLDER)
+        return Part("prior", "", self._section("prior"), makes, self._train_prior, (pool,), costly=True)
+
+    def _train_prior(self) -> None:
+        assert self.plan.prior is not None
+        where = self.checked.runs(PRIOR_LABEL)
+        config = prior_config(self.checked.pool, self.plan.prior.settings)
+        self._finish(where, lambda: change_config(config, local_results_path=str(where)))
+
+    def _train_part(self, label: str, pool: Part, priors: list[Part]) -> Part:
+        settings = {"train": self._section("train"), "agent": self._section("agents", label)}
+        needs = (pool, *(priors if self.checked.uses_prior(label) else ()))
+        where = self.checked.runs(label)
+        return Part(
+            "train",
+            label,
+            settings,
+            (where,),
+            lambda: self._finish(where, lambda: self.checked.agents[label]),
+            needs,
+            costly=True,
+        )
+
+    def _finish(self, where: Path, config: Callable[[], Any]) -> None:
+        """Brings the run in a folder to its end: a new one, or the one that was interrupted there."""
+        known = known_runs(where)
+        if known and RunFolder.open(known[-1]).status() in ("finished", "stopped"):
+            return
+        if known:
+            run = api.resume(known[-1], console=self.screen, quiet=self.quiet)
+        else:
+            run = api.train_config(config(), console=self.screen, quiet=self.quiet)
+        if run.status == "interrupted":
+            self.ledger.say("continue with the same command")
+            raise KeyboardInterrupt
+
+    # --------------------------------------------------------------------------------------------------- evaluation
+
+    def _evaluation_parts(self, pool: Part, trained: dict[str, Part]) -> list[Part]:
+        section = self._section("evaluation")
+        games = {key: section[key] for key in ("sets", "groups", "episodes", "seed", "which")}
+        first = next(iter(trained))
+        parts = []
+        for label in self.checked.evaluated:
+            # Those who never learned still depend on the first agent's networks and number of seeds.
+            own = trained.get(label, trained[first] if label == UNTRAINED else pool)
+            file = self.tables / f"scores-{label}.csv"
+            work = _bind(self._write_scores, label, file)
+            parts.append(Part("evaluate", f"scores {label}", {"label": label, **games}, (file,), work, (own,)))
+        if section["crossplay_episodes"]:
+            settings = {key: section[key] for key in ("sets", "seed", "crossplay_episodes")}
+            file = self.tables / "crossplay.csv"
+            parts.append(Part("evaluate", "cross-play", settings, (file,), _bind(self._cross_play, file), (pool,)))
+        settings = {key: section[key] for key in ("sets", "seed", "which", "inference_episodes")}
+        settings["metric"] = self.checked.metric
+        for label, own in trained.items():
+            if self.checked.agents[label].am_model != "none_am":
+                file = self.tables / f"diagnostics-{label}.csv"
+                work = _bind(self._write_diagnostics, label, file)
+                parts.append(Part("evaluate", f"diagnostics {label}", settings, (file,), work, (own,)))
+        return parts
+
+    @property
+    def arena(self) -> Arena:
+        """The pool, loaded when it is first needed."""
+        if self._arena is None:
+            self._arena = Arena(self.checked.pool, self.checked.env)
+        return self._arena
+
+    def _contestants(self, label: str) -> Contestants:
+        if label == UNTRAINED:
+            config = next(iter(self.checked.agents.values()))
+            return untrained(config, self.checked.env, len(Pool.open(self.checked.pool).members("training")))
+        run = finished_run(self.checked.runs(label)).path
+        return load_contestants(label, run, self.plan.evaluation.which)
+
+    def _write_scores(self, label: str, file: Path) -> None:
+        section = self.plan.evaluation
+        games = (section.groups, section.episodes, section.seed)
+        scripted = label in section.scripted
+        config = next(iter(self.checked.agents.values()))
+        contestants = None if scripted else self._contestants(label)
+        rows: list[dict[str, Any]] = []
+        for name in section.sets:
+            if contestants is None:
+                found = self.arena.scripted_scores(label, config, name, *games)
+            else:
+                found = self.arena.scores(contestants, name, *games)
+            rows += [{"set": name, **row} for row in found]
+        write_rows(file, rows, SCORE_COLUMNS)
+
+    def _cross_play(self, file: Path) -> None:
+        section = self.plan.evaluation
+        rows = cross_play_arena(self.arena, section.sets[0], section.crossplay_episodes, section.seed)
+        write_rows(file, rows, CROSS_PLAY_COLUMNS)
+
+    def _write_diagnostics(self, label: str, file: Path) -> None:
+        section = self.plan.evaluation
+        rows: list[dict[str, Any]] = []
+        if section.inference_episodes:
+            rows += inference_rows(
+                self._contestants(label),
+                self.arena,
+                section.sets[0],
+                episodes=section.inference_episodes,
+                seed=section.seed,
+            )
+        rows += control_rows(label, run_metrics(self.checked, label), self.checked.metric)
+        write_rows(file, rows, DIAGNOSTIC_COLUMNS)
+
+    def _table_settings(self) -> dict[str, Any]:
+        return {
+            "metric": self.checked.metric,
+            "agent": self.checked.agent,
+            "baselines": self.checked.baselines,
+            "lower_is_better": self.plan.report.lower_is_better,
+        }
+
+    def _write_tables(self) -> None:
+        scores = [row for label in self.checked.evaluated for row in read_rows(self.tables / f"scores-{label}.csv")]
+        played = self.plan.evaluation.crossplay_episodes > 0
+        cross_play = read_rows(self.tables / "crossplay.csv") if played else []
+        diagnostics = []
+        for label, config in self.checked.agents.items():
+            if config.am_model != "none_am":
+                diagnostics += read_rows(self.tables / f"diagnostics-{label}.csv")
+        write_tables(self.checked, scores, cross_play, diagnostics)
+
+    def _write_report(self, before: list[Part]) -> None:
+        command = f"omg pipeline {shlex.quote(str(self.shown / PLAN_FILE))} --output NEW_FOLDER"
+        write_report(self.checked, self.ledger.seconds(before), command)
+
+    def _section(self, name: str, label: str | None = None) -> dict[str, Any]:
+        """A section of the plan as it goes into fingerprints."""
+        values = self.plan.values()[name]
+        values = values if label is None else values[label]
+        return {key: value for key, value in values.items() if key not in _NO_MATTER}
+
+
+def _needing(part: Part, needs: list[Part]) -> Part:
+    return Part(part.stage, part.name, part.settings, part.makes, part.work, tuple(needs), part.costly)
+
+
+def _bind(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+    """A call that remembers its arguments; a bare lambda in a loop would see the last ones only."""
+    return lambda: function(*arguments)

@@ -1,0 +1,229 @@
+"""What a plan means for its game, worked out, and refused, before anything runs: a mistake must not cost hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omg.config import Config, adjust, algorithm_names, resolve
+from omg.config.teams import looks_like_team
+from omg.controllers.scripted import build_scripted, scripted_names
+from omg.envs import Env, make_env
+from omg.errors import UserError, unknown_name
+from omg.evaluation import group_names
+from omg.experiments.evaluation import UNTRAINED
+from omg.experiments.plan import AgentSection, Plan
+from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
+from omg.runners.vector import OWN_RETURN
+
+POOL_FOLDER = "pool"
+RUNS_FOLDER = "runs"
+PRIOR_LABEL = "prior"
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class CheckedPlan:
+    """A plan that can be run, and what follows from it."""
+
+    plan: Plan
+    folder: Path
+    """Absolute, so that runs find the pool from wherever they are resumed."""
+    env: Env
+    agents: dict[str, Config]
+    """Label -> complete configuration of its run."""
+    metric: str
+    """Of the verdict."""
+    agent: str
+    """In question."""
+    baselines: tuple[str, ...]
+
+    @property
+    def pool(self) -> Path:
+        """Folder of the pool."""
+        return self.folder / POOL_FOLDER
+
+    def runs(self, label: str) -> Path:
+        """The folder that an agent's run is made in."""
+        return self.folder / RUNS_FOLDER / label
+
+    def uses_prior(self, label: str) -> bool:
+        """Whether an agent's training depends on the prior of the pool."""
+        config = self.agents[label]
+        return self.plan.prior is not None and config.learner == "omg_learner" and config.prior_path is None
+
+    @property
+    def game_settings(self) -> dict[str, Any]:
+        """Overrides that choose the game."""
+        return {"env_args": self.plan.game.env_args}
+
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """Labels of everybody who is evaluated, in the order of the tables."""
+        floor = (UNTRAINED,) if self.plan.evaluation.untrained else ()
+        return (*self.agents, *floor, *self.plan.evaluation.scripted)
+
+
+def check_plan(plan: Plan, folder: str | Path) -> CheckedPlan:
+    """Works out the runs of a plan.
+
+    Raises:
+        UserError: names the section and the key that cannot be used, what was given and what is allowed.
+    """
+    folder = Path(folder).resolve()
+    game = _in("game", lambda: resolve(None, plan.game.env_config, {"env_args": plan.game.env_args}).config)
+    env = make_env(game.env, **game.env_args)
+    if env.spec.n_agents < 2:
+        raise UserError(f"game: {env.spec.name} {env.spec.scenario} has one seat; team-mates need at least two.")
+    views = _check_pool(plan, env) | _check_prior(plan, folder)
+    agents = _agents(plan, env, folder)
+    views |= {f"agents.{label}": config for label, config in agents.items()}
+    _check_views(views)
+    _check_subgoals(plan, agents)
+    _check_evaluation(plan, env)
+    metric, agent, baselines = _question(plan, env, list(agents))
+    return CheckedPlan(plan, folder, env, agents, metric, agent, baselines)
+
+
+def team_name(config: str, n_agents: int) -> str:
+    """A team in which an algorithm has one seat and the pool all others; team names stay as they are."""
+    return config if looks_like_team(config) else f"{n_agents - 1}pool1{config}"
+
+
+def _in(section: str, work: Callable[[], _Result]) -> _Result:
+    """Runs `work`; what it refuses is refused with the section's name before it."""
+    try:
+        return work()
+    except UserError as error:
+        raise UserError(f"{section}: {error}") from None
+
+
+def _check_pool(plan: Plan, env: Env) -> dict[str, Config]:
+    configs = {}
+    for name, numbers in plan.pool.counts.items():
+        for algorithm, number in numbers.items():
+            if number < 1:
+                raise UserError(f"pool.{name}: got {algorithm}: {number}, allowed: 1 or more.")
+            settings = {**plan.pool.settings, "env_args": plan.game.env_args}
+            configs["pool"] = _resolved("pool", algorithm, plan, settings)
+    for script in plan.pool.scripted:
+        _in("pool.scripted", lambda script=script: build_scripted(script, env))  # type: ignore[misc]
+    present = {*plan.pool.counts, *plan.pool.scripted.values()}
+    if "training" not in present:
+        raise UserError("pool.training: missing. Give team-mates to train with, e.g. training: {iql: 4}.")
+    for name in plan.evaluation.sets:
+        if name not in present:
+            raise UserError(f"evaluation.sets: got '{name}', but the pool has nobody in that set.")
+    if plan.evaluation.crossplay_episodes and not plan.pool.counts.get(plan.evaluation.sets[0]):
+        raise UserError(
+            f"evaluation.crossplay_episodes: got {plan.evaluation.crossplay_episodes}, but the set "
+            f"'{plan.evaluation.sets[0]}' has no learned members to play it. Give 0."
+        )
+    return configs
+
+
+def _check_prior(plan: Plan, folder: Path) -> dict[str, Config]:
+    if plan.prior is None:
+        return {}
+    own = {"learner": "am_learner", "am_model": "omg_am", "init_param_path": str(folder / POOL_FOLDER)}
+    seen = {"obs_is_state": plan.pool.settings.get("obs_is_state", False)}
+    settings = {**PRIOR_DEFAULTS, **seen, **plan.prior.settings, **own, "env_args": plan.game.env_args}
+    return {"prior": _resolved("prior", "iql", plan, settings)}
+
+
+def _agents(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
+    taken = {UNTRAINED: "the agent before training", PRIOR_LABEL: "the prior's run"}
+    taken |= dict.fromkeys(scripted_names(env.spec.name), "a scripted player")
+    configs = {}
+    for label, agent in plan.agents.items():
+        if label in taken:
+            raise UserError(f"agents.{label}: that is the name of {taken[label]}; choose another label.")
+        if not label or not all(letter.isalnum() or letter in "._+-" for letter in label):
+            raise UserError(f"agents: got the label '{label}'; allowed: letters, digits and . + - _.")
+        settings = agent_settings(plan, label, agent, folder)
+        config = agent.config or label
+        if not looks_like_team(config) and config not in algorithm_names():
+            hint = "" if agent.config else " (the label, as it has no config)"
+            raise unknown_name(f"algorithm (agents.{label}.config){hint}", config, algorithm_names())
+        team = team_name(config, env.spec.n_agents)
+        configs[label] = _resolved(f"agents.{label}", team, plan, settings)
+    return configs
+
+
+def agent_settings(plan: Plan, label: str, agent: AgentSection, folder: Path) -> dict[str, Any]:
+    """All overrides of an agent's run: those of all agents, its own, and what the pipeline sets."""
+    own = {
+        "name": label,
+        "env_args": plan.game.env_args,
+        "init_param_path": str(folder / POOL_FOLDER),
+        "local_results_path": str(folder / RUNS_FOLDER / label),
+    }
+    return {**plan.train.settings, **agent.settings, **own}
+
+
+def _resolved(section: str, config: str, plan: Plan, settings: dict[str, Any]) -> Config:
+    def work() -> Config:
+        resolved = resolve(config, plan.game.env_config, settings).config
+        adjust(resolved, has_gpu=False)
+        return resolved
+
+    return _in(section, work)
+
+
+def _check_views(configs: dict[str, Config]) -> None:
+    """Everybody sees the same kind of view; otherwise players cannot sit in one team."""
+    (first, expected), *others = configs.items()
+    for name, config in others:
+        if config.obs_is_state != expected.obs_is_state:
+            raise UserError(
+                f"{name}.obs_is_state: got {config.obs_is_state}, but {first} has {expected.obs_is_state}; all "
+                f"sections need the same."
+            )
+
+
+def _check_subgoals(plan: Plan, agents: dict[str, Config]) -> None:
+    if plan.prior is None:
+        return
+    width = plan.prior.settings.get("subgoal_dim", Config.model_fields["subgoal_dim"].default)
+    for label, config in agents.items():
+        if config.learner == "omg_learner" and config.prior_path is None and config.subgoal_dim != width:
+            raise UserError(
+                f"agents.{label}.subgoal_dim: got {config.subgoal_dim}, but the prior has {width}; set "
+                f"prior.subgoal_dim and train.subgoal_dim to the same."
+            )
+
+
+def _check_evaluation(plan: Plan, env: Env) -> None:
+    known = group_names(env.spec.n_agents)
+    for group in plan.evaluation.groups or ():
+        if group not in known:
+            raise unknown_name(f"group (evaluation.groups) of a game with {env.spec.n_agents} seats:", group, known)
+    for script in plan.evaluation.scripted:
+        _in("evaluation.scripted", lambda script=script: build_scripted(script, env))  # type: ignore[misc]
+
+
+def _question(plan: Plan, env: Env, agents: list[str]) -> tuple[str, str, tuple[str, ...]]:
+    """Metric, agent and baselines of the verdict."""
+    report, evaluation = plan.report, plan.evaluation
+    own = (OWN_RETURN,) if env.spec.reward_per_agent else ()
+    metrics = ("return", "ep_length", *env.spec.metrics, *own)
+    metric = report.metric or env.spec.success_metric
+    if metric not in metrics:
+        raise unknown_name("metric (report.metric)", metric, metrics)
+    floor = [UNTRAINED] if evaluation.untrained else []
+    known = [*agents, *floor, *evaluation.scripted]
+    agent = report.agent or agents[-1]
+    baselines = report.baselines if report.baselines is not None else [one for one in known if one != agent]
+    for key, labels in (("agent", [agent]), ("baselines", baselines), ("names", list(report.names))):
+        for label in labels:
+            if label not in known:
+                raise unknown_name(f"agent (report.{key})", label, known)
+    if not baselines or agent in baselines:
+        given = ", ".join(baselines) or "none"
+        raise UserError(
+            f"report.baselines: got {given}; expected one or more agents other than {agent}. There are: "
+            f"{', '.join(known)}."
+        )
+    return metric, agent, tuple(baselines)

@@ -1,0 +1,263 @@
+"""The tables, figures and pages of a pipeline. All of them can be made again from the tables in `evaluation/parts`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omg.components.files import write_json, write_text
+from omg.errors import UserError
+from omg.evaluation import compare, group_names, marl_eval_json, summarise
+from omg.experiments.inference import offset_rows
+from omg.experiments.plan_check import CheckedPlan
+from omg.report.curves import plot_curves
+from omg.report.figures import plot_cross_play, plot_differences, plot_groups, plot_offsets
+from omg.report.page import ReportInput, report_input, write_markdown, write_page
+from omg.tracking import RunFolder
+from omg.tracking.folder import versions
+
+Row = dict[str, Any]
+
+SCORE_COLUMNS = ("set", "agent", "seed", "group", "team", "episodes", "metric", "mean")
+CROSS_PLAY_COLUMNS = ("agent", "mate", "metric", "mean", "episodes")
+DIAGNOSTIC_COLUMNS = ("agent", "measure", "value", "low", "high", "seeds", "meaning")
+_WHOLE = ("seed", "seeds", "teams", "episodes", "baseline_seeds")
+_REAL = ("mean", "value", "low", "high", "iqm", "iqm_low", "iqm_high", "worst_team_mean", "baseline_mean")
+_REAL_TOO = ("difference", "p_improvement", "p_low", "p_high", "seconds")
+_COMPARISONS = 60
+"""Most lines of a figure of differences that can still be read."""
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Writes rows as CSV, atomically; the columns are there even without rows.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text.getvalue())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Reads what `write_rows` wrote, numbers as numbers.
+
+    Raises:
+        UserError: the file is gone or damaged.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [{key: _value(key, text) for key, text in row.items()} for row in csv.DictReader(file)]
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from None
+
+
+def _value(key: str | None, text: Any) -> Any:
+    if key in _WHOLE:
+        return int(text)
+    return float(text) if key in _REAL or key in _REAL_TOO else text
+
+
+def evaluation_folder(checked: CheckedPlan) -> Path:
+    """Where the tables go."""
+    return checked.folder / "evaluation"
+
+
+def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
+    """Everything that `write_tables` makes."""
+    names = ("scores.csv", "summary.csv", "comparison.csv", "crossplay.csv", "diagnostics.csv", "marl_eval.json")
+    return tuple(evaluation_folder(checked) / name for name in names)
+
+
+def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
+    """Everything that `write_report` makes."""
+    return (checked.folder / "report.html", checked.folder / "report.md", checked.folder / "figures")
+
+
+def write_tables(
+    checked: CheckedPlan, scores: Sequence[Row], cross_play: Sequence[Row], diagnostics: Sequence[Row]
+) -> None:
+    """Writes all tables of the evaluation.
+
+    Args:
+        checked: the plan.
+        scores: tidy scores with a column `set`.
+        cross_play: rows of the pool's members: agent, mate, metric, mean, episodes.
+        diagnostics: rows of all agents.
+    """
+    files = {path.stem: path for path in table_files(checked)}
+    first = [row for row in scores if row["set"] == checked.plan.evaluation.sets[0]]
+    write_rows(files["scores"], scores, SCORE_COLUMNS)
+    summary = _summary(checked, scores)
+    write_rows(files["summary"], summary, list(summary[0]))
+    comparison = _comparison(checked, first)
+    write_rows(files["comparison"], comparison, list(comparison[0]))
+    # The pipeline's agents stand above the pool's members: the same team-mates, the same columns.
+    write_rows(files["crossplay"], [*_agents_cross_play(checked, first), *cross_play], CROSS_PLAY_COLUMNS)
+    write_rows(files["diagnostics"], diagnostics, DIAGNOSTIC_COLUMNS)
+    write_json(files["marl_eval"], _marl_eval(checked, first))
+
+
+def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
+    """Writes the figures and the report; returns the path of its page."""
+    files = {path.stem: path for path in table_files(checked)}
+    scores = [row for row in read_rows(files["scores"]) if row["set"] == checked.plan.evaluation.sets[0]]
+    metrics = {label: run_metrics(checked, label) for label in checked.agents}
+    cross_play = [
+        {**row, "team": row["mate"]} for row in read_rows(files["crossplay"]) if row["metric"] == checked.metric
+    ]
+    report = report_input(
+        checked.plan.report.title or f"{checked.plan.name}: {checked.env.spec.name} {checked.env.spec.scenario}",
+        scores,
+        checked.metric,
+        checked.agent,
+        checked.baselines,
+        lower_is_better=checked.plan.report.lower_is_better,
+        question=checked.plan.report.question,
+        names=checked.plan.report.names,
+        curves=metrics,
+        curves_metric=_curves_metric(checked, metrics),
+        cross_play=cross_play,
+        offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
+        diagnostics=read_rows(files["diagnostics"]),
+        commands=(command,),
+        versions=versions()["packages"],
+        machine=_machine(),
+        notes=_notes(checked, seconds),
+    )
+    _draw(checked.folder / "figures", report)
+    page, text, _ = report_files(checked)
+    write_markdown(text, report)
+    return write_page(page, report)
+
+
+def run_metrics(checked: CheckedPlan, label: str) -> list[Row]:
+    """All metrics of an agent's training: seed, t_env, name, value."""
+    return list(finished_run(checked.runs(label)).metrics())
+
+
+def finished_run(where: Path) -> RunFolder:
+    """The newest run in a folder.
+
+    Raises:
+        UserError: there is none.
+    """
+    runs = known_runs(where)
+    if not runs:
+        raise UserError(f"{where}: there is no run.")
+    return RunFolder.open(runs[-1])
+
+
+def known_runs(where: Path) -> list[Path]:
+    """Run folders in `where`, oldest first."""
+    return sorted((path.parent for path in where.glob("*/config.yaml")), key=lambda path: path.stat().st_mtime)
+
+
+def _summary(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:
+    """Every agent with every group of every set, by every metric."""
+    rows = []
+    for name in checked.plan.evaluation.sets:
+        own = [row for row in scores if row["set"] == name]
+        for metric in dict.fromkeys(row["metric"] for row in own):
+            lower = metric == "ep_length" or (metric == checked.metric and checked.plan.report.lower_is_better)
+            rows += [{"set": name, **row} for row in summarise(own, metric, lower_is_better=lower)]
+    return rows
+
+
+def _comparison(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:
+    lower = checked.plan.report.lower_is_better
+    return compare(scores, checked.metric, checked.agent, checked.baselines, lower_is_better=lower)
+
+
+def _agents_cross_play(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:
+    """Every agent with every member in all other seats, mean over seeds."""
+    group = group_names(checked.env.spec.n_agents)[0]
+    seats = checked.env.spec.n_agents - 1
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in scores:
+        if row["group"] == group:
+            cells.setdefault((row["agent"], row["team"].removeprefix(f"{seats}x"), row["metric"]), []).append(row)
+    return [
+        {
+            "agent": agent,
+            "mate": mate,
+            "metric": metric,
+            "mean": sum(row["mean"] for row in rows) / len(rows),
+            "episodes": sum(row["episodes"] for row in rows),
+        }
+        for (agent, mate, metric), rows in cells.items()
+    ]
+
+
+def _marl_eval(checked: CheckedPlan, scores: Sequence[Row]) -> dict[str, Any]:
+    """The agents that were trained; marl-eval wants equally many seeds of everybody."""
+    seeds = {label: config.seeds for label, config in checked.agents.items()}
+    kept = [label for label in seeds if seeds[label] == seeds[checked.agent]]
+    spec = checked.env.spec
+    rows = [row for row in scores if row["agent"] in kept]
+    return marl_eval_json(rows, spec.name, spec.scenario, step_count=checked.agents[checked.agent].t_max)
+
+
+def _curves_metric(checked: CheckedPlan, metrics: Mapping[str, Sequence[Row]]) -> str:
+    """The test metric that the curves show: the one of the verdict, if all runs have logged it."""
+    names = [{row["name"] for row in rows} for rows in metrics.values()]
+    for metric in (checked.metric, checked.env.spec.success_metric, "return"):
+        if all(f"test_{metric}_mean" in found for found in names):
+            return f"test_{metric}_mean"
+    raise UserError(f"{checked.folder}: the runs have no test metric in common to draw.")
+
+
+def _draw(folder: Path, report: ReportInput) -> None:
+    """Figures as files beside the page, which holds them as well."""
+    folder.mkdir(exist_ok=True)
+    plot_groups(report.summary, folder / "scores.png", names=report.names)
+    if len(report.comparison) <= _COMPARISONS:
+        plot_differences(report.comparison, folder / "differences.png", names=report.names)
+    named = {report.names.get(label, label): rows for label, rows in report.curves.items()}
+    plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
+    if report.cross_play:
+        plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
+    if report.offsets:
+        plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
+
+
+def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
+    plan = checked.plan
+    pool = {name: sum(numbers.values()) for name, numbers in plan.pool.counts.items()}
+    for name in plan.pool.scripted.values():
+        pool[name] = pool.get(name, 0) + 1
+    first = plan.evaluation.sets[0]
+    steps = sorted({config.t_max for config in checked.agents.values()})
+    seeds = sorted({config.seeds for config in checked.agents.values()})
+    return [
+        f"The agents learned in one seat with {pool['training']} players of the training set for "
+        f"{_numbers(steps)} steps, {_numbers(seeds)} seeds each, and were then evaluated with {pool[first]} players of "
+        f"the set {first}, {plan.evaluation.episodes} episodes per team.",
+        "Wall time: " + ", ".join(f"{stage} {_duration(value)}" for stage, value in seconds.items()) + ".",
+        "Everything that was set is in pipeline.yaml, all numbers are in the folder evaluation.",
+    ]
+
+
+def _numbers(values: Sequence[int]) -> str:
+    return " or ".join(f"{value:,}" for value in values)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _machine() -> str:
+    found = versions()
+    return f"{found['device']}, {os.cpu_count()} CPU cores, {platform.system()}, Python {found['python']}"

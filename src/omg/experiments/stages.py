@@ -1,0 +1,176 @@
+"""What of a pipeline is done: one record per part, written before it begins and again when it is complete.
+
+A record holds a fingerprint of everything its part depends on. A part is skipped when its record is complete and the
+fingerprint is the same, continued when it was begun with the same fingerprint, and otherwise made anew. What took long
+to make and is replaced is moved to the folder `replaced`, never deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from omg.components.files import write_json
+from omg.errors import UserError
+
+STAGES = ("pool", "prior", "train", "evaluate", "report")
+RECORDS, REPLACED = "stages", "replaced"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The smallest piece of a pipeline that is done, or not."""
+
+    stage: str
+    name: str
+    """Within the stage, one or two words, e.g. the label of an agent; empty for the only part."""
+    settings: Mapping[str, Any]
+    """What its result depends on, as JSON values."""
+    makes: tuple[Path, ...]
+    """Files and folders that are its result."""
+    work: Callable[[], None]
+    """Makes them; called again after an interruption, it continues."""
+    needs: tuple[Part, ...] = ()
+    """Parts whose results it uses."""
+    costly: bool = False
+    """Whether an old result is worth keeping when it is replaced."""
+
+    @property
+    def title(self) -> str:
+        """The part in messages: `train omg`."""
+        return f"{self.stage} {self.name}".rstrip()
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever something changes that the result depends on, here or in a part that it needs."""
+        value = {"settings": self.settings, "needs": [part.fingerprint for part in self.needs]}
+        return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a part."""
+
+    fingerprint: str
+    status: Literal["begun", "done"]
+    seconds: float
+    """Wall time so far, interruptions left out."""
+
+
+class Ledger:
+    """The records of one pipeline folder."""
+
+    def __init__(self, folder: Path, say: Say = lambda message: None) -> None:
+        self.folder = folder
+        self.say = say
+        self.remade: set[str] = set()
+        """Titles of the parts that were done since the ledger was opened."""
+
+    def record(self, part: Part) -> Record | None:
+        """What is known of a part; None if nothing, or if its record cannot be read."""
+        try:
+            return Record(**json.loads(self._path(part).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def is_done(self, part: Part) -> bool:
+        """Whether a part is complete for exactly these settings."""
+        known = self.record(part)
+        whole = all(path.exists() for path in part.makes)
+        return known is not None and known.status == "done" and known.fingerprint == part.fingerprint and whole
+
+    def require(self, part: Part, hint: str) -> None:
+        """Refuses to go on without a part.
+
+        Raises:
+            UserError: it is not done.
+        """
+        if not self.is_done(part):
+            known = self.record(part)
+            reason = "is not done yet" if known is None or known.status == "begun" else "was done with other settings"
+            raise UserError(f"{self.folder}: the stage '{part.title}' {reason}. {hint}")
+
+    def run(self, part: Part, *, anew: bool = False) -> bool:
+        """Does a part unless it is done.
+
+        Args:
+            part: what to do.
+            anew: even if it is done; so is a part that needs one which was just made.
+
+        Returns:
+            Whether there was anything to do.
+        """
+        anew = anew or any(need.title in self.remade for need in part.needs)
+        if not anew and self.is_done(part):
+            self.say(f"{part.title}: done")
+            return False
+        known = self.record(part)
+        goes_on = not anew and known is not None and known.fingerprint == part.fingerprint and known.status == "begun"
+        if not goes_on:
+            self._clear(part)
+        before = known.seconds if goes_on and known is not None else 0.0
+        self.say(f"{part.title}: {'continued' if goes_on else 'begun'}")
+        self._write(part, Record(part.fingerprint, "begun", before))
+        started = time.perf_counter()
+        try:
+            part.work()
+        except BaseException:
+            self._write(part, Record(part.fingerprint, "begun", before + time.perf_counter() - started))
+            raise
+        self._write(part, Record(part.fingerprint, "done", before + time.perf_counter() - started))
+        self.remade.add(part.title)
+        return True
+
+    def seconds(self, parts: Sequence[Part]) -> dict[str, float]:
+        """Wall time of every stage that has any of `parts`, in their order."""
+        times: dict[str, float] = {}
+        for part in parts:
+            known = self.record(part)
+            times[part.stage] = times.get(part.stage, 0.0) + (known.seconds if known is not None else 0.0)
+        return times
+
+    def _path(self, part: Part) -> Path:
+        *folders, name = (part.stage, *part.name.split())
+        return (self.folder / RECORDS).joinpath(*folders, f"{name}.json")
+
+    def _write(self, part: Part, record: Record) -> None:
+        path = self._path(part)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, asdict(record))
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+    def _clear(self, part: Part) -> None:
+        """Makes room for a new result: old ones are moved aside or, if cheap, deleted."""
+        # Without its record a result belongs to nothing, should the process be killed while it is moved.
+        self._path(part).unlink(missing_ok=True)
+        for path in part.makes:
+            if not path.exists():
+                continue
+            if part.costly:
+                self.say(
+                    f"{part.title}: settings changed or made anew, the old {path.name} goes to {self._aside(path)}"
+                )
+            elif path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _aside(self, path: Path) -> Path:
+        name = "-".join(path.relative_to(self.folder).parts)
+        place = self.folder / REPLACED
+        place.mkdir(exist_ok=True)
+        number = 1
+        while (place / f"{name}-{number}").exists():
+            number += 1
+        os.replace(path, place / f"{name}-{number}")
+        return place / f"{name}-{number}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import omg
-from omg.cli import main
+from omg.cli import command_names, main
 from omg.cli.runs import final_tests
 from omg.cli.tables import shown
 from omg.config import algorithm_names, parse_config, read_yaml, resolve
@@ -19,7 +19,8 @@ from omg.errors import UserError
 from omg.tracking.table import Table
 
 ROOT = Path(__file__).parent.parent
-COMMANDS = ("train", "resume", "evaluate", "envs", "algs", "config", "bench")
+COMMANDS = command_names()
+POOL_COMMANDS = ("pool train", "pool list", "pool show")
 SC2 = ("--env-config=sc2",)
 
 
@@ -50,7 +51,9 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     run = SimpleNamespace(folder=Path("results/some_run"), status="finished", metrics=metrics)
     module = ModuleType("omg.api")
-    rows = Table([{"seed": 1, "battle_won_mean": 0.25}, {"seed": 2, "battle_won_mean": 0.5}])
+    rows = Table(
+        [{"metric": "return", "mean": 0.25, "episodes": 5}, {"metric": "battle_won", "mean": 0.5, "episodes": 5}]
+    )
     for name, result in {"train_config": run, "resume": run, "evaluate": rows, "bench": [{"steps_per_s": 7}]}.items():
         setattr(module, name, note(name, result))
     monkeypatch.setitem(sys.modules, "omg.api", module)
@@ -133,11 +136,29 @@ def test_bad_input_ends_with_one_line_and_code_2(
     ("words", "message"),
     [
         (["trian"], "Unknown command 'trian'. Did you mean 'train'? Allowed: algs, bench, "),
+        (["pol"], "Unknown command 'pol'. Did you mean 'pool'? Allowed: algs, bench, "),
+        (["pool", "trian", "POOL"], "No such command 'trian'."),
+        (["pool", "show", "POOL"], "Missing argument 'MEMBER'. See `omg pool show --help`."),
+        (["toy", "--seeds", "0"], "Invalid value for '--seeds': "),
         (["envs", "sc3"], "Unknown environment 'sc3'. Did you mean 'sc2'? Allowed: "),
         (["resume"], "Missing argument 'RUN'. See `omg resume --help`."),
         (["evaluate", "run", "--episodes", "many"], "Invalid value for '--episodes': "),
         (["evaluate", "run", "--episodes", "0"], "Invalid value for '--episodes': "),
         (["evaluate", "run", "--episdes=3"], "No such option: --episdes"),
+        (
+            ["evaluate", "run", "--group", "7_homologue"],
+            "--group: needs a pool whose players make the teams. Give --po",
+        ),
+        (
+            ["evaluate", "run", "--metric", "score"],
+            "--metric: needs a pool whose players make the teams. Give --pool P",
+        ),
+        (["evaluate", "run", "--pool", "POOL", "--explore"], "--explore: with --pool agents play their best actions."),
+        (["evaluate", "run", "--pool", "NO"], "NO is not a pool: there is no such folder. `omg pool train` makes one."),
+        (
+            ["evaluate", "run", "--pool", "NO", "--which", "bset"],
+            "Unknown agent (--which) 'bset'. Did you mean 'best'? ",
+        ),
         (["config", "--config=qmx"], "Unknown algorithm (--config) 'qmx'. Did you mean 'qmix'? "),
         (["bench", "3m"], "Cannot read the argument '3m'. Write key=value, "),
     ],
@@ -194,9 +215,27 @@ def test_run_that_was_interrupted_and_saved_ends_with_130(
 # ------------------------------------------------------------------------------------------------ what is printed
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def test_all_commands_are_there() -> None:
+    everyday = {
+        "train",
+        "resume",
+        "evaluate",
+        "pool",
+        "pretrain",
+        "plot",
+        "envs",
+        "algs",
+        "config",
+        "bench",
+        "demo",
+        "toy",
+    }
+    assert everyday <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *POOL_COMMANDS])
 def test_help_contains_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "--help"]) == 0
+    assert main([*command.split(), "--help"]) == 0
     text = capsys.readouterr().out
     assert f"Example: omg {command}" in text
     assert f"Usage: omg {command}" in text
@@ -291,10 +330,18 @@ def test_resume_evaluate_and_bench_call_the_api(
     assert api.calls[0][1] == (Path("results/a"),)
     assert api.calls[1][1:] == ((Path("results/a"),), {"episodes": 5, "seed": 2, "greedy": False})
     assert api.calls[2][2] == {"seconds": 0.5, "env": "sc2", "env_args": {"map_name": "3m", "step_mul": 4}}
-    assert table.read_text() == "seed,battle_won_mean\n1,0.25\n2,0.5\n"
+    assert table.read_text() == "metric,mean,episodes\nreturn,0.25,5\nbattle_won,0.5,5\n"
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["1", "0.2500"] in lines
+    assert ["return", "0.2500", "5"] in lines
+    assert ["results/a:", "5", "episodes"] in lines
     assert ["7"] in lines
+
+
+def test_several_runs_are_evaluated_one_after_the_other(api: SimpleNamespace, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    assert main(["evaluate", "results/a", "results/b", "--csv", str(table)]) == 0
+    assert [call[1] for call in api.calls] == [(Path("results/a"),), (Path("results/b"),)]
+    assert table.read_text().splitlines()[:2] == ["run,metric,mean,episodes", "results/a,return,0.25,5"]
 
 
 def test_csv_that_cannot_be_written_is_refused_and_leaves_nothing(

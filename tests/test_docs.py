@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from omg.cli import app
+from omg.cli import command_names
 from omg.config import algorithm_names, env_config_names, resolve, translate
 from omg.config.schema import Config
 from omg.envs import ENVS
@@ -19,7 +19,7 @@ from omg.envs.battle import MAPS
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *PAGES]
-COMMANDS = [command.callback.__name__ for command in app.registered_commands if command.callback]
+COMMANDS = command_names()
 
 HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
 

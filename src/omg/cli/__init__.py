@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from omg.cli import demo, lists, plots, pools, prior, runs, toy
+from omg.cli import demo, experiments, lists, plots, pools, prior, runs, toy
 from omg.errors import UserError, unknown_name
 
 __all__ = ["app", "command_names", "main"]
@@ -30,7 +30,9 @@ app = typer.Typer(
 for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00", False),
-    (runs.evaluate, "omg evaluate results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 --episodes 512 --csv table.csv", False),
+    (runs.evaluate, "omg evaluate results/iql results/omg --pool POOL --group 7_homologue --csv scores.csv", False),
+    (experiments.crossplay, "omg crossplay POOL --set heldout --output results/crossplay", False),
+    (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),
     (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (lists.envs, "omg envs sc2", False),
@@ -38,7 +40,7 @@ for _command, _example, _extra in (
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
     (toy.toy, "omg toy --seeds 10", False),
-    (demo.demo, "omg demo --seed 2", False),
+    (demo.demo, "omg demo --output results/quick", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.
     app.command(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from omg.config import Config
 from omg.controllers import build_mac
@@ -107,6 +108,8 @@ def evaluate_runs(
     contestants = [load_contestants(label, path, which) for label, path in runs.items()]
     first = contestants[0].agents[0]
     arena = Arena(pool, first.env)
+    for one in contestants:
+        arena.check(one, pool_set)
     rows: list[dict[str, Any]] = []
     for one in contestants:
         say(f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}")
@@ -135,19 +138,24 @@ class Arena:
             self._mates[key] = load_mates(self.pool, pool_set, config, self.env)
         return self._mates[key]
 
-    def scores(
-        self, contestants: Contestants, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
-    ) -> list[dict[str, Any]]:
-        """Tidy scores of agents with the teams of a set.
+    def check(self, contestants: Contestants, pool_set: str) -> None:
+        """Refuses agents that cannot sit beside the members of a set.
 
         Raises:
-            UserError: the agents were made for another game.
+            UserError: they were made for another game or the other `obs_is_state`.
         """
         first = contestants.agents[0]
         if first.spec != self.env.spec:
             here = f"{self.env.spec.name} {self.env.spec.scenario}"
             raise UserError(f"{contestants.label}: plays {first.where}, but the others play {here}.")
-        mates = self.mates(pool_set, first.config)
+        self.mates(pool_set, first.config)
+
+    def scores(
+        self, contestants: Contestants, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
+    ) -> list[dict[str, Any]]:
+        """Tidy scores of agents with the teams of a set."""
+        self.check(contestants, pool_set)
+        mates = self.mates(pool_set, contestants.agents[0].config)
         return pool_scores(
             self.env, contestants.players, contestants.label, contestants.seeds, mates, groups, episodes, seed
         )
@@ -169,9 +177,12 @@ def untrained(config: Config, env: Env, partners: int = 0) -> Contestants:
         partners: number of players that the agents are told apart, for `identity_am`.
     """
     seeds = tuple(range(config.seed, config.seed + config.seeds))
+    keys = jax.vmap(jax.random.PRNGKey)(jnp.asarray(seeds, jnp.uint32))
+    # One program for all seeds: drawing weight by weight would compile for each shape.
+    drawn = jax.jit(jax.vmap(lambda key: build_mac(config, env.spec, key, partners).tested()))(keys)
     agents = []
-    for seed in seeds:
-        policy = build_mac(config, env.spec, jax.random.PRNGKey(seed), partners).tested()
+    for index, seed in enumerate(seeds):
+        policy = jax.tree.map(lambda leaf, index=index: leaf[index], drawn)
         card = AgentCard(UNTRAINED, seed, 0, config.model_dump(), dict(vars(env.spec)), partners=partners)
         agents.append(Agent(policy, config, env, card))
     return Contestants(UNTRAINED, seeds, tuple(agents))

@@ -73,14 +73,20 @@ def infers_subgoals(agent: Agent) -> bool:
 
 
 def inference_rows(
-    contestants: Contestants, arena: Arena, pool_set: str, *, episodes: int = 240, seed: int = 0, steps: int = 4000
+    contestants: Contestants,
+    arena: Arena,
+    pool_set: str | None,
+    *,
+    episodes: int = 240,
+    seed: int = 0,
+    steps: int = 4000,
 ) -> list[dict[str, Any]]:
     """Measures of agents that infer subgoals, with team-mates of one kind (the first group of the game).
 
     Args:
         contestants: the seeds of one agent.
         arena: the game and the pool of team-mates.
-        pool_set: set of the pool they are taken from.
+        pool_set: set of the pool they are taken from; None for all.
         episodes: about how many in all, dealt evenly to the teams.
         seed: of the games and of the steps looked at.
         steps: most steps that the probes look at.

@@ -1,4 +1,4 @@
-# `make demo` trains a team and draws its curve; `make test` checks everything.
+# `make demo` runs a small experiment from nothing to its report; `make test` checks everything.
 # Needed: Python 3.11 or newer and make. All else goes into .venv.
 #
 #   PYTHON=python3.12   the interpreter that .venv is made from
@@ -24,8 +24,8 @@ help:  ## Show this list
 
 install: $(INSTALLED)  ## Make .venv and install the project into it
 
-demo: $(INSTALLED)  ## Train a small team, draw its win rate (about a minute on 2 cores)
-	$(BIN)/omg demo
+demo: $(INSTALLED)  ## A whole small experiment: results/quick/report.html (about 6 minutes on 2 cores)
+	$(BIN)/omg pipeline quick
 
 test: check  ## Check and test everything
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile

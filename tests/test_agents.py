@@ -25,7 +25,7 @@ from omg.evaluation import bootstrap_interval, play_team, statistics
 from omg.learners import build_learner
 from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
-from omg.pools import AgentCard, load_agent, save_agent
+from omg.pools import AgentCard, Pool, load_agent, save_agent
 from tiny import GAME
 
 BATTLE = {"map_name": "3m"}
@@ -113,6 +113,32 @@ def test_a_loaded_agent_acts_as_the_saved_one(changes: dict[str, Any], tmp_path:
     assert len(choices) > 1
     for one, other in zip(jax.tree.leaves(policy), jax.tree.leaves(loaded.policy), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"am_model": "identity_am", "learner": "q_learner_4am"},
+        {"am_model": "omg_am", "learner": "omg_learner", "omg_q_input": "oracle"},
+    ],
+    ids=["identity", "oracle"],
+)
+def test_bounds_are_no_players(told: dict[str, str], tmp_path: Path):
+    """What is told the others' names or future can neither act for a user, nor play alone, nor be a team-mate."""
+    settings = config(**told)
+    folder, _ = stored_agent(tmp_path / "agent", settings)
+    agent, spec = load_agent(folder), make_env("foraging", **GAME).spec
+    pool = Pool.create(tmp_path / "pool", "foraging", GAME, spec)
+    for use in (
+        lambda: agent.act(np.zeros((2, 9)), np.ones((2, 6))),
+        lambda: omg.evaluate(agent, episodes=4),
+        lambda: pool.add(folder, "training"),
+    ):
+        with pytest.raises(
+            UserError, match=r"iql: this agent is told what no player can know .* only be played in a team"
+        ):
+            use()
+    assert len(Pool.open(pool.path)) == 0
 
 
 def test_one_game_is_acted_in_like_many(forager: Path):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from omg.config import (
     Config,
+    adjust,
     algorithm_names,
     change_config,
     member_config,
@@ -209,6 +210,37 @@ def test_words_that_a_team_name_implies_may_be_left_out() -> None:
         configs.append(resolve(line.config, line.env_config, line.overrides).config)
     assert configs[0] == configs[1]
     assert (configs[0].train_alg, configs[0].learner, configs[0].am_model) == ("iql_omg", "omg_learner", "omg_am")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--config=iql --env-config=sc2 with env_args.map_name=8m", ("iql", "q_learner", "none_am", False)),
+        (
+            "--config=iql --env-config=sc2 with env_args.map_name=8m --obs_is_state=True",
+            ("iql", "q_learner", "none_am", True),
+        ),
+        (
+            "--config=iql --env-config=sc2 with env_args.map_name=8m --mac=basic_mac --am_model=omg_am "
+            "--learner=am_learner --init_param_path=POOL",
+            ("iql", "am_learner", "omg_am", False),
+        ),
+        (
+            "--config=4iql3qmix1iql_omg --multi_algs --env-config=sc2 with env_args.map_name=8m "
+            "--mac=multi_module_mac --train_alg=iql_omg",
+            ("4iql3qmix1iql_omg", "omg_learner", "omg_am", False),
+        ),
+        (
+            "--config=4iql3qmix1iql_omg --env-config=sc2 with env_args.map_name=8m",
+            ("4iql3qmix1iql_omg", "omg_learner", "omg_am", False),
+        ),
+    ],
+)
+def test_commands_of_older_code_bases(words: str, expected: tuple[str, str, str, bool]) -> None:
+    line = translate(words.split())
+    config, notes = adjust(resolve(line.config, line.env_config, line.overrides).config, has_gpu=True)
+    assert (config.name, config.learner, config.am_model, config.obs_is_state) == expected
+    assert (config.env_args["map_name"], notes) == ("8m", [])
 
 
 def test_players_of_a_pool_have_seats_but_no_configuration() -> None:

@@ -52,7 +52,7 @@ TABLE = {**GAME, "players": SEATS}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pool of three networks (to train with) and two scripts (held out) for four seats, and three agents that play like nobody in it."""
+    """A pool of three networks (to train with) and two scripts (held out), and three agents like nobody in it."""
     base = tmp_path_factory.mktemp("evaluation")
     pool = tiny_pool(base / "pool", (11, 12, 13), env_args=TABLE)
     for script in ("nearest_food", "random"):

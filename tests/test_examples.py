@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from omg.cli import demo, main
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TINY = {"t_max": 200, "batch_size_run": 4, "batch_size": 4, "buffer_size": 16, "test_nepisode": 4, "test_interval": 100}
@@ -59,19 +56,3 @@ def test_many_seeds_draws_one_figure(tmp_path: Path, capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert "seed 1: score " in text
     assert "seed 2: score " in text
-
-
-def test_demo_trains_draws_and_plays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    small = {**demo.SETTINGS, **TINY, "env_args.episode_limit": 16, "early_stop_value": 0.0, "early_stop_patience": 2}
-    monkeypatch.setattr(demo, "SETTINGS", small)
-    assert main(["demo", "--results", str(tmp_path), "--t_max", "200", "--seed", "3"]) == 0
-    text = capsys.readouterr().out
-    assert "early stop: test_battle_won_mean >= 0.0 in 2 tests in a row" in text
-    assert re.search(r"^ +0 +0 %", text, re.MULTILINE)
-    (figure,) = tmp_path.glob("vdn_sc2_3m_seed3_*/win_rate.png")
-    assert f"Figure: {figure}" in text
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    assert re.search(r"battle_won +0 +0 +0 +0 +256", text)

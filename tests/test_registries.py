@@ -12,11 +12,13 @@ from omg.components import SELECTORS
 from omg.components.replay import FLOAT_TYPES
 from omg.config import adjust, algorithm_names, resolve
 from omg.config.sections import NAMES
-from omg.controllers import CONTROLLERS
+from omg.controllers import CONTROLLERS, MANNERS
 from omg.envs import ENVS
 from omg.learners import LEARNERS
 from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
+from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
+from omg.pools import SETS
 from omg.training.program import Program
 
 
@@ -27,6 +29,9 @@ def test_words_of_the_configuration_are_the_keys_of_the_registries():
         ("mac", CONTROLLERS),
         ("learner", LEARNERS),
         ("buffer_dtype", FLOAT_TYPES),
+        ("am_model", {NO_MODEL, *OPPONENT_MODELS}),
+        ("team_draw", MANNERS),
+        ("pool_set", SETS),
     ):
         assert set(NAMES[key]) == set(registry), key
     # Selectors that only imported agents use cannot be trained with.

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from omg.envs.base import Env, EnvState, Observation
 
 
-def foresee(
-    env: Env, policy: Any, world: EnvState, seen: Observation, memory: TeamMemory, key: Array
-) -> TeamMemory:
+def foresee(env: Env, policy: Any, world: EnvState, seen: Observation, memory: TeamMemory, key: Array) -> TeamMemory:
     """The team's memory with the true subgoals for the coming step in it.
 
     Args:

@@ -27,7 +27,11 @@ def play_team(agent: Agent, episodes: int, seed: int = 0, epsilon: float = 0.0) 
 
     Returns:
         One row per metric: metric, mean, std, low and high (95 % bootstrap interval of the mean), episodes.
+
+    Raises:
+        UserError: the agent is a bound that cannot play in all seats.
     """
+    agent.check_untold()
     stats = jax.device_get(_play(agent.env, agent.policy, jax.random.PRNGKey(seed), jnp.float32(epsilon), episodes))
     metrics = {name: stats.metrics[name] for name in agent.spec.metrics}
     columns = {"return": stats.returns, "ep_length": stats.lengths, **metrics}

@@ -87,11 +87,7 @@ class Agent:
         Returns:
             Actions [A] or [B, A], and the carry for the next step.
         """
-        if self.config.omg_q_input == "oracle" or self.config.am_model == "identity_am":
-            raise UserError(
-                f"{self.card.algorithm}: this agent is told what no player can know (omg_q_input="
-                f"{self.config.omg_q_input}, am_model={self.config.am_model}); it can only be played in a team."
-            )
+        self.check_untold()
         obs, avail = jnp.asarray(obs, jnp.float32), jnp.asarray(avail, bool)
         games = obs.shape[:1] if obs.ndim == 3 else ()
         if state is None:
@@ -105,6 +101,18 @@ class Agent:
         carry = self._checked_carry(carry, seen.obs.shape[0])
         actions, carry = _act(self.policy, seen, carry, jax.random.PRNGKey(0) if key is None else key)
         return np.asarray(actions if games else actions[0]), carry
+
+    def check_untold(self) -> None:
+        """Refuses agents that are bounds and no players: they are told the others' identity or future.
+
+        Raises:
+            UserError: the agent is one of them.
+        """
+        if self.config.omg_q_input == "oracle" or self.config.am_model == "identity_am":
+            raise UserError(
+                f"{self.card.algorithm}: this agent is told what no player can know (omg_q_input="
+                f"{self.config.omg_q_input}, am_model={self.config.am_model}); it can only be played in a team."
+            )
 
     def _check_shapes(self, seen: Observation, games: tuple[int, ...]) -> None:
         spec = self.spec

@@ -186,6 +186,7 @@ class Pool:
         """
         folder = find_agent(Path(agent))
         loaded = load_agent(folder)
+        loaded.check_untold()
         digest = checksum(folder / WEIGHTS)
         card, spec = loaded.card, loaded.spec
         check_game(f"{folder}: the agent was made for", vars(spec), self.spec, f"the pool {self.path} is for")

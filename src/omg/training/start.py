@@ -69,8 +69,8 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
     for agent in agents:
         if agent.config.obs_is_state != config.obs_is_state:
             raise UserError(
-                f"init_from: the agent {path} was trained with obs_is_state={agent.config.obs_is_state}, but the run has "
-                f"obs_is_state={config.obs_is_state}."
+                f"init_from: the agent {path} was trained with obs_is_state={agent.config.obs_is_state}, but the run "
+                f"has obs_is_state={config.obs_is_state}."
             )
     fitted = [_fit(agent, template, path) for agent in agents]
     chosen = [fitted[index % len(fitted)] for index in range(seeds)]

@@ -311,8 +311,8 @@ def test_evaluate_prints_scores_differences_and_a_table(
     text = capsys.readouterr().out
     assert "foraging 4x4-4p-1f, set training, 4 episodes per team" in text
     assert "Compared with agent_1, on the same teams" in text
-    assert re.search(r"agent_2 +3 homologue +0\.52 +0\.51 to 0\.53 +0\.52 +0\.52 \(3xiql_s11\) +3 +5", text)
-    assert re.search(r"agent_2 +3 homologue +\+0\.25 +\+0\.\d\d to \+0\.\d\d +1 +better", text)
+    assert re.search(r"agent_2 +3 homologue +0\.52 \[0\.51, 0\.53\] +0\.52 +0\.52 \(3xiql_s11\) +3 +5", text)
+    assert re.search(r"agent_2 +3 homologue +\+0\.25 \[\+0\.2\d, \+0\.2\d\] +1 +better", text)
     assert asked == {
         "runs": {"agent_1": folder / "agent_1", "agent_2": folder / "agent_2"},
         "pool": folder / "pool",

@@ -500,10 +500,10 @@ def test_running_it_again_does_nothing_and_says_what_there_is(
     text = capsys.readouterr().out
     assert text.count(": done") == len(ALL)
     assert re.search(r"small: 1 partner", text)
-    assert re.search(r"OMG +\S+ +\S+ to \S+", text)
-    assert re.search(
-        r"untrained +\S+ +\S+ to \S+ +\S+ +[+\N{MINUS SIGN}]\d\.\d\d +\S+ to \S+ +(better|worse|no diff)", text
-    )
+    mean, difference = r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\] +\d\.\d\d", r"[+\N{MINUS SIGN}]\d\.\d\d"
+    assert re.search(rf"OMG +{mean} +\n", text)
+    compared = rf"{difference} \[{difference}, {difference}\] +(better|worse|not shown)"
+    assert re.search(rf"untrained +{mean} +{compared}", text)
     assert "between OMG and D3QN is shown" in text or "OMG is" in text
     assert text.endswith(f"Report: {finished.folder / 'report.html'}\n")
     after = {path: path.stat().st_mtime_ns for path in finished.folder.rglob("*.*") if "stages" not in path.parts}

@@ -70,7 +70,7 @@ def slots_of(draw: TeamDraw) -> list[tuple[TeamPart, slice]]:
     return [(part, slice(end - part.slots, end)) for part, end in zip(draw.parts, ends, strict=True)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(any_draw(), st.integers(1, 25))
 def test_every_draw_keeps_the_rules(draw: TeamDraw, batch: int):
     seat, seats, slots = draws(draw, batch)
@@ -145,7 +145,7 @@ def test_nobody_is_odd_where_there_is_nobody_else():
     assert set(np.unique(alone[..., 3])) == {0, 1}
 
 
-@pytest.mark.parametrize("batch", [1, 4, 7, 24])
+@pytest.mark.parametrize("batch", [1, 7])
 def test_every_seat_is_the_learners_equally_often(batch: int):
     """Also over many batches that are not a multiple of the seats, and when games are played one at a time."""
     draw = TeamDraw((TeamPart(4, (0, 1)), TeamPart(1, ())))
@@ -187,6 +187,13 @@ def test_several_learning_seats():
 GAMES, STEPS = 10, 5
 ENV = make_env("foraging", rows=5, cols=5, players=4, max_food=2, max_player_level=2, episode_limit=8)
 SPEC = ENV.spec
+
+
+start, step = jax.jit(lambda key: ENV.reset(key, GAMES)), jax.jit(ENV.step)
+
+
+def first_sight() -> Observation:
+    return start(jax.random.PRNGKey(4))[1]
 
 
 class Rule(ScriptedPlayer):
@@ -296,10 +303,10 @@ def play_both(main: Any, draw: TeamDraw, players: list[Any]) -> tuple[np.ndarray
     numbered = [player for _, player in sorted(zip(position, players, strict=True), key=lambda pair: pair[0])]
     policy = TeamPolicy(main, squad, draw)
     memory = jax.jit(lambda key: policy.initial(GAMES, key))(jax.random.PRNGKey(3))
-    act, step = jax.jit(lambda *given: policy.act(*given, 0.0)), jax.jit(ENV.step)
+    act = jax.jit(lambda *given: policy.act(*given, 0.0))
     lineup = jax.device_get(policy.lineup(memory))
     slow = Alone(main, numbered, lineup, np.asarray(memory.main_seats))
-    world, seen = ENV.reset(jax.random.PRNGKey(4), GAMES)
+    world, seen = start(jax.random.PRNGKey(4))
     played = []
     for time in range(STEPS):
         actions, memory, record = act(seen, memory, jax.random.PRNGKey(time))
@@ -356,8 +363,8 @@ def test_only_the_algorithm_that_learns_explores():
     main, squad = player("iql", 22), build_squad([PLAYERS[0], PLAYERS[1]])[0]
     policy = TeamPolicy(main, squad, TeamDraw((TeamPart(3, (0, 1)), TeamPart(1, ()))))
     act = jax.jit(lambda key, epsilon: policy.act(seen, memory, key, epsilon)[0])
-    _, seen = ENV.reset(jax.random.PRNGKey(4), GAMES)
-    memory = policy.initial(GAMES, jax.random.PRNGKey(3))
+    seen = first_sight()
+    memory = jax.jit(lambda key: policy.initial(GAMES, key))(jax.random.PRNGKey(3))
     learns = np.asarray(policy.lineup(memory).players) == LEARNER
     exploring = np.stack([act(jax.random.PRNGKey(key), 1.0) for key in range(8)])
     np.testing.assert_array_equal(exploring[:, ~learns], np.broadcast_to(exploring[0, ~learns], (8, 3 * GAMES)))
@@ -369,10 +376,10 @@ def test_only_the_algorithm_that_learns_explores():
 def test_only_a_bound_is_told_who_the_others_are():
     main = player("iql", 22)
     squad = build_squad([PLAYERS[0]])[0]
+    draw, seen = TeamDraw((TeamPart(3, (0,)), TeamPart(1, ()))), first_sight()
+    memory = jax.jit(lambda key: TeamPolicy(main, squad, draw).initial(GAMES, key))(jax.random.PRNGKey(0))
     for told in (False, True):
-        policy = TeamPolicy(main, squad, TeamDraw((TeamPart(3, (0,)), TeamPart(1, ()))), tell_players=told)
-        memory = policy.initial(GAMES, jax.random.PRNGKey(0))
-        _, seen = ENV.reset(jax.random.PRNGKey(4), GAMES)
+        policy = TeamPolicy(main, squad, draw, tell_players=told)
         view = policy.main_view(seen, memory)
         assert (view.players is not None) == told
         assert view.obs.shape == (GAMES, 1, SPEC.obs_dim)

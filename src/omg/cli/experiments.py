@@ -10,12 +10,14 @@ import typer
 from rich.console import Console
 
 from omg.cli.lists import read_words
-from omg.cli.tables import interval, print_table
+from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError
 
 if TYPE_CHECKING:
     from omg.experiments.pipeline import PipelineResult
 
+_VERDICTS = {"better": "better", "worse": "worse", "no difference shown": "not shown"}
+"""Verdicts in words that fit a narrow terminal."""
 _MOST_PLAYERS = 10
 """Widest cross-play matrix that a terminal can show player by player; larger ones are shown by algorithm."""
 
@@ -73,17 +75,18 @@ def print_verdict(result: PipelineResult) -> None:
         words, names = metric_words(result.checked.metric), result.checked.plan.report.names
         against = {(row["group"], row["baseline"]): row for row in result.comparison}
         main = agent_name(result.checked.agent, names)
-        columns = ("agent", words.noun, "95 %", "worst team", f"{main} minus it", "95 %", f"{main} is")
+        columns = ("agent", f"{words.noun} [95 %]", "worst", f"{main} minus it [95 %]", f"{main} is")
         for group in dict.fromkeys(row["group"] for row in result.summary):
             rows = []
             for row in (row for row in result.summary if row["group"] == group):
-                between = interval(words.bare, row["low"], row["high"])
-                scores = (words.value(row["mean"]), between, words.value(row["worst_team_mean"]))
-                compared = ("", "", "")
+                mean = with_interval(words.value(row["mean"]), words.bare, row["low"], row["high"])
+                compared = ("", "")
                 if (other := against.get((group, row["agent"]))) is not None:
-                    between = interval(words.signed, other["low"], other["high"])
-                    compared = (words.signed(other["difference"]), between, other["verdict"])
-                rows.append((agent_name(row["agent"], names), *scores, *compared))
+                    difference = words.signed(other["difference"])
+                    difference = with_interval(difference, words.signed, other["low"], other["high"])
+                    compared = (difference, _VERDICTS[other["verdict"]])
+                name = agent_name(row["agent"], names)
+                rows.append((name, mean, words.value(row["worst_team_mean"]), *compared))
             print_table(f"{result.checked.plan.name}: {group_name(group)}", columns, rows)
         for answer in answers(result.comparison, names):
             console.print(f"{answer.word}: {answer.headline}", markup=False, highlight=False)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
-from omg.cli.tables import Row, interval, print_rows, print_table
+from omg.cli.tables import Row, print_rows, print_table, with_interval
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -150,17 +150,18 @@ def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> N
     words = metric_words(metric)
     rows: list[tuple[Any, ...]] = []
     for row in summarise(table, metric):
-        mean = (words.value(row["mean"]), interval(words.bare, row["low"], row["high"]), words.value(row["iqm"]))
+        mean = with_interval(words.value(row["mean"]), words.bare, row["low"], row["high"])
         worst = f"{words.value(row['worst_team_mean'])} ({row['worst_team']})"
-        rows.append((row["agent"], group_name(row["group"]), *mean, worst, row["seeds"], row["teams"]))
-    print_table(title, ("agent", "group", words.noun, "95 %", "IQM", "worst team", "seeds", "teams"), rows)
+        scores = (mean, words.value(row["iqm"]), worst)
+        rows.append((row["agent"], group_name(row["group"]), *scores, row["seeds"], row["teams"]))
+    print_table(title, ("agent", "group", f"{words.noun} [95 %]", "IQM", "worst team", "seeds", "teams"), rows)
     first, *others = labels
     lines: list[tuple[Any, ...]] = []
     for row in (row for label in others for row in compare(table, metric, label, [first])):
-        difference = (words.signed(row["difference"]), interval(words.signed, row["low"], row["high"]))
-        lines.append((row["agent"], group_name(row["group"]), *difference, row["p_improvement"], row["verdict"]))
+        difference = with_interval(words.signed(row["difference"]), words.signed, row["low"], row["high"])
+        lines.append((row["agent"], group_name(row["group"]), difference, row["p_improvement"], row["verdict"]))
     if lines:
-        columns = ("agent", "group", "difference", "95 %", "P(improvement)", "verdict")
+        columns = ("agent", "group", "difference [95 %]", "P(improvement)", "verdict")
         print_table(f"Compared with {first}, on the same teams", columns, lines)
 
 

@@ -36,9 +36,9 @@ def print_rows(title: str, rows: Iterable[Row]) -> None:
     print_table(title, columns, [[row.get(column, "") for column in columns] for row in rows])
 
 
-def interval(write: Callable[[float], str], low: float, high: float) -> str:
-    """An interval as a person reads it: `0.52 to 0.61`, or a dash where there is none."""
-    return "\N{EN DASH}" if math.isnan(low) or math.isnan(high) else f"{write(low)} to {write(high)}"
+def with_interval(value: str, write: Callable[[float], str], low: float, high: float) -> str:
+    """A value and its interval as a person reads them: `0.56 [0.52, 0.61]`; the value alone where there is none."""
+    return value if math.isnan(low) or math.isnan(high) else f"{value} [{write(low)}, {write(high)}]"
 
 
 def shown(value: Any) -> str:

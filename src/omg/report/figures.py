@@ -108,7 +108,8 @@ def draw_groups(
     groups, agents = _order(rows, "group"), _order(rows, "agent")
     columns = min(len(groups), _MOST_COLUMNS)
     lines = -(-len(groups) // columns)
-    size = (2.1 + 2.35 * columns, lines * (0.95 + 0.34 * len(agents)))
+    # The legend needs this much width even above a single group.
+    size = (max(2.1 + 2.35 * columns, 5.4), lines * (0.95 + 0.34 * len(agents)))
     figure, grid = _figure(size, lines, columns, shared=True)
     for axes in grid.flat[len(groups) :]:
         axes.set_visible(False)
@@ -218,6 +219,8 @@ def draw_cross_play(rows: Iterable[Row], *, metric: str = "battle_won", names: M
     figure, grid = _figure((max(size[0], 4.0), size[1]), 1, 1)
     axes = grid.flat[0]
     limits = (0.0, 100.0) if words.share else (float(np.nanmin(values)), float(np.nanmax(values)))
+    # Small numbers need a second decimal to tell tiles apart.
+    digits = 2 if np.nanmax(np.abs(values)) < 10 else 1
     # Separate tiles instead of one picture: the gaps have the colour of the page, and every tile stays sharp.
     places = [(line, column) for line, column in np.ndindex(values.shape) if not np.isnan(values[line, column])]
     tiles = PatchCollection([Rectangle((column - 0.48, line - 0.48), 0.96, 0.96) for line, column in places], lw=0)
@@ -226,7 +229,7 @@ def draw_cross_play(rows: Iterable[Row], *, metric: str = "battle_won", names: M
     axes.set(xlim=(-0.5, len(teams) - 0.5), ylim=(len(agents) - 0.5, -0.5))
     if max(values.shape) <= _MOST_VALUES:
         for (line, column), value in np.ndenumerate(values):
-            text = "\N{EN DASH}" if np.isnan(value) else f"{value:.0f}" if words.share else f"{value:.1f}"
+            text = "\N{EN DASH}" if np.isnan(value) else f"{value:.0f}" if words.share else f"{value:.{digits}f}"
             colour = INK if np.isnan(value) else _on(tiles.to_rgba(value))
             axes.text(column, line, text, ha="center", va="center", fontsize=8.5, color=colour)
     slanted = max(len(agent_name(team, names)) for team in teams) > 5

@@ -24,7 +24,7 @@ help:  ## Show this list
 
 install: $(INSTALLED)  ## Make .venv and install the project into it
 
-demo: $(INSTALLED)  ## A whole small experiment: results/quick/report.html (about 6 minutes on 2 cores)
+demo: $(INSTALLED)  ## A whole small experiment: results/quick/report.html (about 5 minutes on 2 cores)
 	$(BIN)/omg pipeline quick
 
 test: check  ## Check and test everything

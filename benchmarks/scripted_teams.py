@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from omg.controllers import RandomPolicy
+from omg.controllers.scripted import RandomPlayer
 from omg.envs import Env, Observation, make_env
 from omg.envs.battle.observe import FIRST_TARGET, NO_OP, STOP, View
 from omg.runners import play_episodes
@@ -52,7 +52,7 @@ def main() -> None:
     for name in ("3m", "8m", "2s3z", "3s_vs_5z"):
         env = make_env("sc2", map_name=name)
         wins = []
-        for team in (RandomPolicy(), StandingTeam(env)):
+        for team in (RandomPlayer(), StandingTeam(env)):
             play = jax.jit(partial(play_episodes, env, team, num_envs=BATTLES, epsilon=0.0, record=False))
             stats = play(key=jax.random.PRNGKey(0)).stats
             wins.append(f"{float(stats.metrics['battle_won'].mean()):.2%}")

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from omg.components.selectors import random_legal
-from omg.controllers import RandomPolicy
+from omg.controllers.scripted import RandomPlayer
 from omg.envs import make_env
 from omg.training.bench import segment
 
@@ -66,12 +66,12 @@ def main() -> None:
     segments, steps = 10, 20
     play, theirs = segment(make_env("sc2", map_name=args.map), args.envs), smax(args.map, args.envs, steps)
     keys = jax.random.split(jax.random.PRNGKey(0), args.rounds + 1)
-    jax.block_until_ready(play(RandomPolicy(), keys[0]))
+    jax.block_until_ready(play(RandomPlayer(), keys[0]))
     jax.block_until_ready(theirs(keys[0]))
     rates: dict[str, list[float]] = {"omg": [], "smax": []}
     for key in keys[1:]:
         started = time.perf_counter()
-        played = [float(play(RandomPolicy(), segment_key)) for segment_key in jax.random.split(key, segments)]
+        played = [float(play(RandomPlayer(), segment_key)) for segment_key in jax.random.split(key, segments)]
         rates["omg"].append(sum(played) / (time.perf_counter() - started))
         started = time.perf_counter()
         jax.block_until_ready(theirs(key))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from omg.components import loss_mask
-from omg.controllers import Lineup, RandomPolicy
+from omg.controllers import Lineup
+from omg.controllers.scripted import RandomPlayer
 from omg.envs import EnvSpec, Observation, Outcome, make_env
 from omg.runners import Rollout, any_over, play_episodes
 from tiny import GAME
@@ -286,7 +287,8 @@ def test_foraging_games_played_one_by_one():
 def test_a_random_team_plays_every_legal_action_and_no_other():
     avail = jnp.asarray([[[True, False, True, True], [False, True, False, False]]] * 512)
     seen = Observation(jnp.zeros((512, 2, 1)), jnp.zeros((512, 1)), avail)
-    actions, memory, stored = RandomPolicy().act(seen, RandomPolicy().initial(512), jax.random.PRNGKey(0), 0.0)
+    key = jax.random.PRNGKey(0)
+    actions, memory, stored = RandomPlayer().act(seen, RandomPlayer().initial(512, key), key, 0.0)
     assert set(np.unique(actions[:, 0])) == {0, 2, 3}
     assert set(np.unique(actions[:, 1])) == {1}
     assert (memory, stored) == (None, {})

@@ -15,7 +15,6 @@ from jax import Array
 from omg.controllers.base import Lineup, Player, PlayerView, Policy
 from omg.controllers.basic import BasicMAC, Carry, Columns, build_basic_mac
 from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
-from omg.controllers.random import RandomPolicy
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.errors import unknown_name
 
@@ -34,7 +33,6 @@ __all__ = [
     "Player",
     "PlayerView",
     "Policy",
-    "RandomPolicy",
     "Squad",
     "TeamDraw",
     "TeamPart",

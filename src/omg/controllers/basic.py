@@ -71,6 +71,11 @@ class Columns(NamedTuple):
     players: Array | None
     """[B, A] int32."""
 
+    @property
+    def timed_seats(self) -> Array | None:
+        """The seats with an axis for time, [B, 1, m]; None for all."""
+        return None if self.seats is None else self.seats[:, None]
+
     def model_inputs(self) -> ModelInputs:
         """What an opponent model reads: views repeated over seats where they were shared, and who sits where."""
         shape = (*self.own_last.shape, self.seen.shape[-1])
@@ -238,7 +243,7 @@ class BasicMAC(eqx.Module):
 
     def weigh(self, columns: Columns) -> Array:
         """The agent's first layer before its activation without the inferred features, [B, T+1, m, W]."""
-        seats = _timed(columns.seats)
+        seats = columns.timed_seats
         x = self.agent.weigh_inputs(columns.seen, columns.own_last, seats)
         if not self.all_last_actions:
             return x
@@ -251,14 +256,14 @@ class BasicMAC(eqx.Module):
         if self.all_last_actions:
             width = self.n_agents * self.n_actions
             inferred = jnp.pad(inferred, [(0, 0)] * (inferred.ndim - 1) + [(width, 0)])
-        return self.agent.weigh_features(inferred, _timed(columns.seats))
+        return self.agent.weigh_features(inferred, columns.timed_seats)
 
     def _model_width(self) -> int:
         return 0 if self.opponent_model is None else self.opponent_model.feature_dim
 
     def embed(self, columns: Columns, features: Array | None) -> Array:
         """The agent's embedded inputs at every slot, [B, T+1, m, G]; `features` as `extend` returns them."""
-        return self.agent.embed(columns.seen, columns.own_last, features, _timed(columns.seats))
+        return self.agent.embed(columns.seen, columns.own_last, features, columns.timed_seats)
 
     def remember(self, columns: Columns, gates_in: Array) -> Array:
         """The agent's recurrent states after every slot, [B, T+1, m, H], from its embedded inputs."""
@@ -267,7 +272,7 @@ class BasicMAC(eqx.Module):
 
     def values(self, columns: Columns, hidden: Array) -> Array:
         """The agent's outputs for recurrent states [B, T+1, m, H]: [B, T+1, m, U]."""
-        return self.agent.head(hidden, _timed(columns.seats))
+        return self.agent.head(hidden, columns.timed_seats)
 
     def unroll(self, batch: EpisodeBatch, inferred: Array | None = None, seats: Array | None = None) -> Array:
         """The agent's outputs along played episodes, at every slot: [B, T+1, m, U].
@@ -332,11 +337,6 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         if config.omg_q_input == "oracle"
         else None,
     )
-
-
-def _timed(seats: Array | None) -> Array | None:
-    """Seats [B, m] with an axis for time, [B, 1, m]."""
-    return None if seats is None else seats[:, None]
 
 
 def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> OpponentModel | None:

@@ -149,7 +149,9 @@ class OMGLearner(QLearner):
         """V(s_t, g) of all candidates, [B, T, H, m]; `goals` [B, T+1+H, m, D] are the encodings of all slots."""
         horizon = self.config.omg_horizon
         x = mac.weigh(columns)
-        hidden = mac.remember(columns, mac.agent.activate(x + mac.weigh_inferred(columns, inferred), _timed(columns)))
+        hidden = mac.remember(
+            columns, mac.agent.activate(x + mac.weigh_inferred(columns, inferred), columns.timed_seats)
+        )
         start = jnp.zeros_like(hidden[:, :1])
         before = jnp.concatenate([start, hidden[:, : steps - 1]], axis=1)
         # The first layer's part of each slot's encoding is computed once; candidate k is the same array k slots later.
@@ -184,7 +186,7 @@ class OMGLearner(QLearner):
             return super()._values(mac, columns, features)
         x = mac.weigh(columns)
         weighed = mac.weigh_inferred(columns, features)
-        seats = _timed(columns)
+        seats = columns.timed_seats
         hidden = mac.remember(columns, mac.agent.activate(x + weighed, seats))
         # One step from the state behind (s_t, g_t), with what is seen next but the same subgoal; only targets use it.
         agent, x, weighed, before = lax.stop_gradient((mac.agent, x[:, 1:], weighed[:, :-1], hidden[:, :-1]))
@@ -210,7 +212,3 @@ def _selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[
         "omg_value_spread": (selection.spread * weight).sum(),
         **shares,
     }
-
-
-def _timed(columns: Columns) -> Array | None:
-    return None if columns.seats is None else columns.seats[:, None]

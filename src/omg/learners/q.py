@@ -32,7 +32,7 @@ from omg.learners.base import Kept
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.modules.agents import Agent
 from omg.modules.mixers import MIXERS, Mixer, MixerSizes
-from omg.modules.opponent_models import NO_MODEL, ModelTargets, OpponentModel
+from omg.modules.opponent_models import NO_MODEL, ModelTargets, OpponentModel, SupervisedModel
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -215,7 +215,7 @@ class QLearner:
         seats = jnp.broadcast_to(inputs.seats[:, 0], (batch.actions.shape[0], self.seats))
         targets = ModelTargets(batch.obs[:, :-1], batch.actions[:, :-1], seats)
 
-        def loss(model: OpponentModel) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+        def loss(model: SupervisedModel) -> tuple[Array, tuple[Array, dict[str, Array]]]:
             inference = model.unroll(inputs)
             played = jax.tree.map(lambda values: values[:, :-1], inference)
             value, metrics = model.loss(played, targets, mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.components.files import (
-    ShapeMismatchError,
-    checksum,
-    fill_leaves,
-    load_arrays,
-    name_leaves,
-    new_folder,
-    save_arrays,
-    whole_folder,
-    write_json,
-)
+from omg.components.files import ShapeMismatchError, fill_leaves, whole_folder
 from omg.config import Config, change_config, parse_config
 from omg.controllers import Policy, build_mac
 from omg.envs import Env, EnvSpec, Observation, make_env
 from omg.errors import UserError
+from omg.pools.bundles import WEIGHTS, read_bundle, write_bundle
 
-WEIGHTS, CARD = "weights.safetensors", "agent.json"
-_FORMAT = 1
+CARD = "agent.json"
 
 
 @dataclass(frozen=True)
@@ -150,14 +139,7 @@ def _act(policy: Policy, seen: Observation, carry: Any, key: Array) -> tuple[Arr
 
 def save_agent(folder: Path, policy: Any, card: AgentCard) -> Path:
     """Writes an agent atomically; an older one in the same place is replaced."""
-    arrays = {name: np.asarray(leaf) for name, leaf in name_leaves(policy).items()}
-    try:
-        with new_folder(folder) as staging:
-            digest = save_arrays(staging / WEIGHTS, arrays)
-            write_json(staging / CARD, {"format": _FORMAT, "sha256": digest, **asdict(card)})
-    except OSError as error:
-        raise UserError(f"The agent {folder} cannot be written: {error.strerror or error}.") from None
-    return folder
+    return write_bundle(folder, "agent", policy, CARD, asdict(card))
 
 
 def load_agent(path: str | Path) -> Agent:
@@ -167,20 +149,10 @@ def load_agent(path: str | Path) -> Agent:
         UserError: nothing there, damaged, or made for other shapes.
     """
     folder = find_agent(Path(path))
-    try:
-        stored = json.loads((folder / CARD).read_text())
-        version, digest = stored.pop("format"), stored.pop("sha256")
-        card = AgentCard(**stored)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / CARD} is damaged: {type(error).__name__}: {error}.") from None
-    if version != _FORMAT:
-        raise UserError(f"{folder / CARD} has format {version!r}; this version of omg reads format {_FORMAT}.")
-    if not (folder / WEIGHTS).is_file() or checksum(folder / WEIGHTS) != digest:
-        raise UserError(f"{folder / WEIGHTS} is damaged: its checksum does not match {CARD}.")
+    card, arrays = read_bundle(folder, CARD, AgentCard)
     config = parse_config(card.config)
     env = make_env(config.env, **config.env_args)
     _check_game(folder, card.spec, env.spec)
-    arrays = load_arrays(folder / WEIGHTS)
     try:
         policy = fill_leaves(_template(config, env.spec, card.partners), arrays).tested()
     except ShapeMismatchError as error:

@@ -20,7 +20,8 @@ from omg.components.files import checksum, new_folder, whole_folder
 from omg.controllers.scripted import ScriptedPlayer, build_scripted
 from omg.envs import EnvSpec, make_env
 from omg.errors import UserError, unknown_name
-from omg.pools.agents import CARD, WEIGHTS, Agent, find_agent, load_agent
+from omg.pools.agents import CARD, Agent, find_agent, load_agent
+from omg.pools.bundles import WEIGHTS
 from omg.pools.members import (
     INDEX,
     SETS,

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import jax
-import numpy as np
 
-from omg.components.files import (
-    ShapeMismatchError,
-    checksum,
-    fill_leaves,
-    load_arrays,
-    name_leaves,
-    new_folder,
-    save_arrays,
-    whole_folder,
-    write_json,
-)
+from omg.components.files import ShapeMismatchError, fill_leaves, whole_folder
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
-from omg.pools.agents import WEIGHTS
+from omg.pools.bundles import read_bundle, write_bundle
 
 PRIOR_CARD = "prior.json"
 PRIOR_FOLDER = "prior"
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class PriorCard:
     subgoal_dim: int
     t_env: int
     """Environment steps of the games it was trained on."""
-    players: tuple[str, ...] = ()
+    players: Sequence[str] = ()
     """Members of the pool that played them."""
     results: dict[str, float] = field(default_factory=dict)
     """Its newest measures on games it was not trained on."""
@@ -49,14 +37,7 @@ class PriorCard:
 
 def save_prior(folder: Path, prior: Prior, card: PriorCard) -> Path:
     """Writes a prior atomically; an older one in the same place is replaced."""
-    arrays = {name: np.asarray(leaf) for name, leaf in name_leaves(prior).items()}
-    try:
-        with new_folder(folder) as staging:
-            digest = save_arrays(staging / WEIGHTS, arrays)
-            write_json(staging / PRIOR_CARD, {"format": _FORMAT, "sha256": digest, **asdict(card)})
-    except OSError as error:
-        raise UserError(f"The prior {folder} cannot be written: {error.strerror or error}.") from None
-    return folder
+    return write_bundle(folder, "prior", prior, PRIOR_CARD, asdict(card))
 
 
 def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
@@ -66,19 +47,10 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
         UserError: nothing there, or damaged.
     """
     folder = _find(Path(path))
-    try:
-        stored = json.loads((folder / PRIOR_CARD).read_text())
-        version, digest = stored.pop("format"), stored.pop("sha256")
-        card = PriorCard(**{**stored, "players": tuple(stored["players"])})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / PRIOR_CARD} is damaged: {type(error).__name__}: {error}.") from None
-    if version != _FORMAT:
-        raise UserError(f"{folder / PRIOR_CARD} has format {version!r}; this version of omg reads format {_FORMAT}.")
-    if not (folder / WEIGHTS).is_file() or checksum(folder / WEIGHTS) != digest:
-        raise UserError(f"{folder / WEIGHTS} is damaged: its checksum does not match {PRIOR_CARD}.")
+    card, arrays = read_bundle(folder, PRIOR_CARD, PriorCard)
     template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, key=jax.random.PRNGKey(0)))
     try:
-        prior = fill_leaves(template, load_arrays(folder / WEIGHTS))
+        prior = fill_leaves(template, arrays)
     except ShapeMismatchError as error:
         raise UserError(f"{folder}: the weights do not fit {PRIOR_CARD}: {error}.") from None
     return jax.device_put(prior), card

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from omg.envs.toy_grid import ToyGridArgs
 from omg.envs.toy_grid.tables import RaceTables, race_tables, visits
 from omg.errors import UserError
 from omg.learners.tabular import CONTEXTS, TOLERANCE, VIEWS, Context, Progress, Settings, View, solve, train
+from omg.report.curves import save_figure
 from omg.tracking.table import Table
 
 GOOD = 0.9
@@ -228,7 +228,7 @@ def plot_toy(table: Table, args: ToyGridArgs, path: Path) -> Path:
         title=f"Median of {seeds} seeds, {spread_name(table)}",
         title_fontsize=9,
     )
-    _save(figure, path)
+    save_figure(figure, path)
     return path
 
 
@@ -272,17 +272,6 @@ def _draw_board(axes: Any, args: ToyGridArgs) -> None:
     axes.spines[:].set_visible(False)
     axes.set_title("Each star pays only the first to arrive", fontsize=10.5, loc="left", color=_INK)
     axes.set_xlabel("shaded: where the other may walk, to the top or the bottom", fontsize=8.5, color=_INK)
-
-
-def _save(figure: Any, path: Path) -> None:
-    staging = path.with_name(f".writing-{path.name}")
-    try:
-        figure.savefig(staging, format=path.suffix.removeprefix("."))
-        os.replace(staging, path)
-    except OSError as error:
-        raise UserError(f"figure: cannot write '{path}' ({error.strerror}).") from None
-    finally:
-        staging.unlink(missing_ok=True)
 
 
 def write_results(table: Table, args: ToyGridArgs, folder: Path) -> Mapping[str, Path]:

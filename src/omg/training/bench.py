@@ -12,7 +12,8 @@ from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers import Policy, RandomPolicy
+from omg.controllers import Policy
+from omg.controllers.scripted import RandomPlayer
 from omg.envs import Env, make_env
 from omg.learners import build_learner
 from omg.runners import play_episodes
@@ -92,7 +93,7 @@ def segment(env: Env, games: int) -> Callable[[Policy, Array], Array]:
 
 def measure_play(env: Env, config: Config | None, games: int, seconds: float) -> dict[str, Any]:
     """Env steps per second, observations and action masks included; random legal actions without a `config`."""
-    policy = RandomPolicy() if config is None else _policy(config, env)
+    policy = RandomPlayer() if config is None else _policy(config, env)
     per_call, steps = _time(segment(env, games), (policy, jax.random.PRNGKey(0)), seconds)
     player = "random legal actions" if config is None else f"GRU {config.rnn_hidden_dim} agent"
     return {"what": f"play, {player}", "setting": f"{games} games", "env_steps_per_s": float(steps) / per_call}

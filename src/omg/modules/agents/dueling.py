@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
-from omg.modules.agents.inputs import check_features, weigh_features, weigh_inputs
+from omg.modules.agents.inputs import InputAgent
 from omg.modules.layers import Linear
 
 
-class DuelingAgent(eqx.Module):
+class DuelingAgent(InputAgent):
     """Linear -> ReLU -> Linear -> ReLU, then Q = V + advantage - mean advantage.
 
     There is no memory: G and H are the width of the second layer, half that of the first, and the recurrence passes
     its input on.
     """
 
-    fc1: Linear
-    """[input_dim, first width]; rows in the order obs, last action, seat, features."""
     fc2: Linear
     """[first width, H]."""
     value: Linear
     """[H, 1]."""
     advantage: Linear
     """[H, U]."""
-    sizes: AgentSizes = eqx.field(static=True)
 
     def __init__(self, sizes: AgentSizes, *, key: Array):
         keys = jax.random.split(key, 4)
@@ -43,20 +39,6 @@ class DuelingAgent(eqx.Module):
     def initial(self, batch: int, seats: int | None = None) -> Array:
         """Zeros, [B, A, H]."""
         return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self._width()))
-
-    def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, H]."""
-        check_features(self.sizes, features)
-        x = self.weigh_inputs(obs, last_action, seats)
-        return self.activate(x if features is None else x + self.weigh_features(features))
-
-    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W]."""
-        return weigh_inputs(self.fc1, self.sizes, obs, last_action, seats)
-
-    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., F] -> [..., W]; the same for every seat."""
-        return weigh_features(self.fc1, self.sizes, features)
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
         """[..., W] -> [..., H]; the same for every seat."""

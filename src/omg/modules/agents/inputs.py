@@ -6,6 +6,9 @@ alone.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
@@ -48,3 +51,29 @@ def check_features(sizes: AgentSizes, features: Array | None) -> None:
     """Features must be given exactly when the agent was built for some."""
     if (features is None) != (sizes.feature_dim == 0):
         raise ValueError(f"features given: {features is not None}; feature_dim is {sizes.feature_dim}")
+
+
+class InputAgent(eqx.Module):
+    """The part of an agent network that is the same for all seats up to its first layer's activation."""
+
+    fc1: Linear
+    """[input_dim, W]; rows in the order obs, last action, seat, features."""
+    sizes: AgentSizes = eqx.field(static=True)
+
+    def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
+        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
+        check_features(self.sizes, features)
+        x = self.weigh_inputs(obs, last_action, seats)
+        return self.activate(x if features is None else x + self.weigh_features(features))
+
+    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
+        """[..., A or 1, O], [..., A] -> [..., A, W]."""
+        return weigh_inputs(self.fc1, self.sizes, obs, last_action, seats)
+
+    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
+        """[..., F] -> [..., W]; the same for every seat."""
+        return weigh_features(self.fc1, self.sizes, features)
+
+    @abstractmethod
+    def activate(self, x: Array, seats: Array | None = None) -> Array:
+        """[..., W] -> [..., G]; see `Agent.activate`."""

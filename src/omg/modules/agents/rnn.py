@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
-from omg.modules.agents.inputs import check_features, weigh_features, weigh_inputs
+from omg.modules.agents.inputs import InputAgent
 from omg.modules.layers import Linear
 from omg.modules.recurrent import gru_cell, unroll_rows
 
 
-class RNNAgent(eqx.Module):
+class RNNAgent(InputAgent):
     """The shared network. G is 3H: the input projections of the recurrent unit's gates."""
 
-    fc1: Linear
-    """[input_dim, H]; rows in the order obs, last action, seat, features."""
     input_gates: Linear
     """[H, 3H]."""
     hidden_gates: Linear
     """[H, 3H]."""
     fc2: Linear
     """[H, U]."""
-    sizes: AgentSizes = eqx.field(static=True)
 
     def __init__(self, sizes: AgentSizes, *, key: Array):
         keys = jax.random.split(key, 4)
@@ -37,20 +33,6 @@ class RNNAgent(eqx.Module):
     def initial(self, batch: int, seats: int | None = None) -> Array:
         """Zeros, [B, A, H]."""
         return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self.sizes.hidden_dim))
-
-    def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, 3H]."""
-        check_features(self.sizes, features)
-        x = self.weigh_inputs(obs, last_action, seats)
-        return self.activate(x if features is None else x + self.weigh_features(features))
-
-    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W]."""
-        return weigh_inputs(self.fc1, self.sizes, obs, last_action, seats)
-
-    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., F] -> [..., W]; the same for every seat."""
-        return weigh_features(self.fc1, self.sizes, features)
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
         """[..., W] -> [..., 3H]; the same for every seat."""

@@ -13,6 +13,7 @@ from omg.modules.opponent_models.base import (
     ModelSizes,
     ModelTargets,
     OpponentModel,
+    SupervisedModel,
     others_one_hot,
     own_action,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Prior",
     "SubgoalInference",
     "SubgoalModel",
+    "SupervisedModel",
     "others_one_hot",
     "own_action",
     "pick_offset",

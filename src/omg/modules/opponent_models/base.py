@@ -96,6 +96,10 @@ class OpponentModel(Protocol):
         """Features [B, T, m, F] of what `unroll` returned."""
         ...
 
+
+class SupervisedModel(OpponentModel, Protocol):
+    """A model that learns from what the others did, and from nothing else; `omg_am` needs the learner's selection."""
+
     def loss(self, inference: Any, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
         """What the model learns from.
 

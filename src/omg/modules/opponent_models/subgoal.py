@@ -20,7 +20,6 @@ from omg.modules.layers import Linear
 from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
-    ModelTargets,
     mean_over,
     others_one_hot,
     own_action,
@@ -128,10 +127,6 @@ class SubgoalModel(eqx.Module):
         drawn = key is not None and self.sizes.inference == "cvae"
         found = sample(inference.mean, inference.log_var, key) if drawn and key is not None else inference.mean
         return jax.lax.stop_gradient(found)
-
-    def loss(self, inference: SubgoalInference, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
-        """Not defined without the selected subgoals: see `subgoal_loss`."""
-        raise NotImplementedError("omg_am learns through subgoal_loss, which needs the selected states")
 
     def subgoal_loss(
         self, inference: SubgoalInference, goal_mean: Array, goal_log_var: Array, mask: Array, weight: float, key: Array

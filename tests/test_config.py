@@ -198,11 +198,16 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
         ("env_args", 3, "env_args: got 3 (a whole number); expected a mapping."),
         ("mixer", "qmx", "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),
         ("mixer", True, "Unknown mixer 'True'. Allowed: None, qmix, vdn."),
-        ("agent", "rmn", "Unknown agent 'rmn'. Did you mean 'rnn'? Allowed: dueling, idv_rnn, rnn."),
+        ("agent", "rmn", "Unknown agent 'rmn'. Did you mean 'rnn'? Allowed: dueling, idv_rnn, mlp, rnn."),
         ("agent", None, "Unknown agent 'None'."),
         ("runner", "paralel", "Unknown runner 'paralel'. Did you mean 'parallel'? Allowed: episode, parallel, vector."),
         ("buffer_dtype", "float8", "Unknown buffer_dtype 'float8'. Did you mean 'float32'? Allowed: bfloat16, "),
-        ("env", "sc3", "Unknown environment (key env) 'sc3'. Did you mean 'sc2'? Allowed: foraging, sc2, toy_grid."),
+        (
+            "env",
+            "sc3",
+            "Unknown environment (key env) 'sc3'. Did you mean 'sc2'? "
+            "Allowed: foraging, sc2, snowdrift, stag_hunt, toy_grid.",
+        ),
         ("env", [1], "Unknown environment (key env) '[1]'."),
         ("lrr", 1, "Unknown key 'lrr'. Did you mean 'lr'? `omg config` lists all keys with their help."),
         ("zzzzzz", 1, "Unknown key 'zzzzzz'. `omg config` lists all keys with their help."),

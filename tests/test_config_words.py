@@ -166,7 +166,7 @@ def test_every_team_of_known_algorithms_is_read_back(parts: list[tuple[int, str]
     [
         (
             "4iql3qmx1vdn",
-            "Unknown algorithm in the team name '4iql3qmx1vdn': 'qmx'. Did you mean 'qmix'? Allowed: d3qn,",
+            "Unknown algorithm in the team name '4iql3qmx1vdn': 'qmx'. Did you mean 'qmix'? Allowed: coma,",
         ),
         ("4iql4", "Unknown algorithm in the team name '4iql4': ''."),
         ("4iqlx", "Unknown algorithm in the team name '4iqlx': 'iqlx'. Did you mean 'iql'?"),

@@ -56,9 +56,11 @@ def lbforaging_twin(env: Foraging, state: ForagingState, game: int) -> Any:
         observe_agent_levels=args.observe_agent_levels,
         penalty=args.penalty,
     )
-    # Its own space has rows and columns confused, which refuses observations of fields that are not square.
-    space = twin.observation_space[0]
-    wide = type(space)(-1.0, 100.0, space.shape, np.float32)
+    # Its own space has rows and columns confused, which refuses observations of fields that are not square, and with
+    # maps it cannot be made at all.
+    space, window = twin.observation_space[0], 2 * twin.sight + 1
+    twin._grid_observation = args.grid_observation
+    wide = type(space)(-1.0, 100.0, (3, window, window) if args.grid_observation else space.shape, np.float32)
     twin.observation_space = (wide,) * args.players
     twin.field[:] = 0
     for row, col, level in zip(*(np.asarray(array[:, game]) for array in state[3:6]), strict=True):
@@ -79,7 +81,16 @@ TWIN_GAMES = [
     {"rows": 6, "cols": 9, "players": 3, "sight": 2, "observe_agent_levels": False, "penalty": 0.25},
     {"rows": 9, "cols": 7, "players": 5, "sight": 3, "force_coop": True, "max_player_level": 2},
     {"players": 3, "min_player_level": (1, 2, 3), "max_player_level": 3, "max_food_level": (2, 3, 5)},
+    {"rows": 5, "cols": 5, "players": 4, "max_food": 2, "grid_observation": True},
+    {"rows": 6, "cols": 9, "players": 3, "sight": 2, "observe_agent_levels": False, "grid_observation": True},
 ]
+
+
+def as_ours(args: ForagingArgs, observation: np.ndarray) -> np.ndarray:
+    """`lbforaging`'s observation as our vector: its maps have one more ring, always empty, where all is seen."""
+    if args.grid_observation and args.sight is None:
+        observation = observation[:, 1:-1, 1:-1]
+    return observation.reshape(-1)
 
 
 @pytest.mark.parametrize("args", TWIN_GAMES, ids=str)
@@ -102,7 +113,7 @@ def test_every_step_agrees_with_lbforaging(args: dict[str, Any]) -> None:
                 continue
             observations, rewards, over[game], _, _ = twin.step(actions[game])
             collected[game] = twin._food_spawned - twin.field.sum()
-            np.testing.assert_array_equal(seen.obs[game], np.stack(observations))
+            np.testing.assert_array_equal(seen.obs[game], [as_ours(env.args, each) for each in observations])
             np.testing.assert_allclose(outcome.reward[game], rewards, rtol=1e-6)
             legal = [
                 [action in twin._valid_actions[player] for action in type(twin).action_set] for player in twin.players
@@ -243,9 +254,23 @@ def test_impossible_arguments_are_refused_with_their_key() -> None:
         ({"min_player_level": 4}, r"min_player_level: got 4, more than max_player_level 3"),
         ({"max_player_level": [1, 2, 3]}, r"max_player_level: got 3 levels \[1, 2, 3\], but players is 2"),
         ({"min_food_level": 3}, r"min_food_level: got 3, .* which can be 2"),
+        ({"relative_positions": True, "grid_observation": True}, r"relative_positions: got True together with grid"),
     ]:
         with pytest.raises(UserError, match=message):
             ForagingArgs(**args)
+
+
+def test_relative_positions_count_from_the_own_cell() -> None:
+    start = one_game([(2, 3, 1), (4, 5, 2)], [(3, 3, 4), (6, 2, 2)])
+    listed, relative = (make(max_food=2, relative_positions=relative)._observe(start) for relative in (False, True))
+    np.testing.assert_array_equal(listed.obs[0, 1], [3, 3, 4, 6, 2, 2, 4, 5, 2, 2, 3, 1])
+    np.testing.assert_array_equal(relative.obs[0, 1], [-1, -2, 4, 2, -3, 2, 4, 5, 2, -2, -2, 1])
+    np.testing.assert_array_equal(relative.obs[0, 0], [1, 0, 4, 4, -1, 2, 2, 3, 1, 2, 2, 2])
+    np.testing.assert_array_equal(relative.state, listed.state)
+    empty = make(max_food=2, relative_positions=True)._observe(
+        one_game([(2, 3, 1), (4, 5, 2)], [(3, 3, 4), (-1, -1, 0)])
+    )
+    np.testing.assert_array_equal(empty.obs[0, 0, 3:6], [0, 0, 0])
 
 
 def test_names_and_sizes() -> None:

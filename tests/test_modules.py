@@ -12,7 +12,7 @@ import pytest
 from jax import Array
 
 from omg.errors import UserError
-from omg.modules.agents import AGENTS, AgentSizes, DuelingAgent, IndividualRNNAgent, RNNAgent
+from omg.modules.agents import AGENTS, AgentSizes, DuelingAgent, IndividualRNNAgent, MLPAgent, RNNAgent, as_one_hot
 from omg.modules.layers import Linear, select_rows
 from omg.modules.mixers import MIXERS, MixerSizes, QMixer, VDNMixer
 from played import drawn, fast_jit
@@ -48,6 +48,9 @@ def slow_cell(net: Any, x: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.nd
         h = np.maximum(dense(net.fc2, first), 0)
         advantage = dense(net.advantage, h)
         return h, dense(net.value, h)[0] + advantage - advantage.sum() / U
+    if isinstance(net, MLPAgent):
+        h = np.maximum(dense(net.fc2, first), 0)
+        return h, dense(net.fc3, h)
     gates, hidden = dense(net.input_gates, first), dense(net.hidden_gates, h)
     r = 1 / (1 + np.exp(-gates[:H] - hidden[:H]))
     z = 1 / (1 + np.exp(-gates[H : 2 * H] - hidden[H : 2 * H]))
@@ -306,3 +309,23 @@ def test_vdn_is_the_sum():
 def test_qmix_refuses_three_layers():
     with pytest.raises(UserError, match="hypernet_layers: got 3"):
         QMixer(MixerSizes(A, S, hypernet_layers=3), key=jax.random.key(0))
+
+
+def test_whole_numbers_enter_as_one_hot_vectors() -> None:
+    obs = jnp.asarray([[0.0, -1.0, 2.0], [5.0, -7.0, 1.0]])
+    expected = np.zeros((2, 3, 5))
+    for row, numbers in enumerate([(0, -1, 2), (2, -2, 1)]):  # beyond the largest counts as the largest
+        for column, number in enumerate(numbers):
+            expected[row, column, number + 2] = 1.0
+    np.testing.assert_array_equal(as_one_hot(obs, 2), expected.reshape(2, 15))
+    assert as_one_hot(obs, 0) is obs
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_one_hot_observations_give_every_number_a_row_of_its_own(name: str) -> None:
+    agent = AGENTS[name](SIZES._replace(one_hot=3), key=jax.random.key(0))
+    assert agent.sizes.input_dim == SIZES.input_dim + 6 * OBS
+    low, high = (agent.embed(jnp.full((2, A, OBS), value), jnp.zeros((2, A), jnp.int32)) for value in (2.6, 3.4))
+    other = agent.embed(jnp.full((2, A, OBS), 2.4), jnp.zeros((2, A), jnp.int32))
+    np.testing.assert_array_equal(low, high)
+    assert np.abs(np.asarray(low - other)).max() > 1e-3

@@ -55,6 +55,8 @@ GAMES: list[tuple[str, dict[str, Any]]] = [
     ("sc2", {"map_name": "2s3z", "start": "random", "obs_timestep_number": True}),
     ("foraging", {}),
     ("foraging", {"rows": 5, "cols": 6, "players": 4, "max_food": 2, "sight": 1}),
+    ("foraging", {"rows": 6, "cols": 5, "grid_observation": True}),
+    ("foraging", {"rows": 5, "cols": 5, "max_food": 2, "players": 3, "sight": 2, "relative_positions": True}),
 ]
 
 
@@ -262,3 +264,18 @@ def test_what_cannot_be_built_is_refused(name: str, env: str, args: dict[str, An
     with pytest.raises(UserError) as refused:
         build_scripted(name, make_env(env, **args))
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("args", [{"grid_observation": True}, {"relative_positions": True}], ids=str)
+@pytest.mark.parametrize("script", ["nearest_food", "highest_food", "own_level"])
+def test_foragers_act_alike_however_they_see_the_field(script: str, args: dict[str, Any]):
+    listed, other = make_env("foraging", rows=6, cols=7), make_env("foraging", rows=6, cols=7, **args)
+    world, seen = listed.reset(jax.random.key(4), 64)
+    for _ in range(2):
+        actions = [
+            build_scripted(script, env).choose(view.obs, view.avail, whole_view(view).seats, jax.random.key(1))
+            for env, view in ((listed, seen), (other, other._observe(world)))
+        ]
+        # Of equally good foods the first of the list is taken, or the first of the map.
+        assert (actions[0] == actions[1]).mean() > 0.9
+        world, seen, _ = listed.step(jax.random.key(0), world, actions[0])

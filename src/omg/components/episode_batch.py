@@ -29,7 +29,8 @@ class EpisodeBatch(NamedTuple):
     avail: Array
     """[B, T+1, A, U] bool, legal actions."""
     actions: Array
-    """[B, T+1, A] int32; the value in the last slot is never used by a loss."""
+    """[B, T+1, A] int32; the slot behind the last step holds what would have been done next. Only COMA's targets look
+    there, where the time limit cut a game."""
     reward: Array
     """[B, T+1] float32, or [B, T+1, A] in general-sum games."""
     terminated: Array

@@ -13,6 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+ILLEGAL_LOG_PROBABILITY = -1e9
+"""Stands for minus infinity: rows of padding have no legal action, and infinities would turn to NaN in gradients."""
+
 
 def epsilon_greedy(values: Array, avail: Array, key: Array, epsilon: Array | float) -> Array:
     """The best legal action, or with probability `epsilon` (for each row by itself) any legal one.
@@ -48,6 +51,25 @@ def multinomial(values: Array, avail: Array, key: Array, epsilon: Array | float)
     floor = legal / jnp.maximum(legal.sum(axis=-1, keepdims=True), 1.0)
     weight = jnp.asarray(epsilon, jnp.float32)[..., None]
     return _draw((1.0 - weight) * legal_softmax(values, avail) + weight * floor, _uniform(key, avail))
+
+
+def multinomial_log_probabilities(values: Array, avail: Array, epsilon: Array | float) -> Array:
+    """Logarithms of the probabilities that `multinomial` draws with; finite, so that gradients pass through them.
+
+    Args:
+        values: [..., U] logits.
+        avail: [..., U] bool.
+        epsilon: Scalar, or broadcastable to [...]; weight of the uniform floor, with 0 there is none.
+
+    Returns:
+        [..., U]; `ILLEGAL_LOG_PROBABILITY` for illegal actions.
+    """
+    log_softmax = jax.nn.log_softmax(jnp.where(avail, values, ILLEGAL_LOG_PROBABILITY), axis=-1)
+    weight = jnp.asarray(epsilon, jnp.float32)[..., None]
+    legal = jnp.maximum(avail.sum(axis=-1, keepdims=True, dtype=jnp.float32), 1.0)
+    # A weight of 0 or 1 makes one of the two terms minus infinity, which `logaddexp` leaves out of value and gradient.
+    mixed = jnp.logaddexp(jnp.log1p(-weight) + log_softmax, jnp.log(weight) - jnp.log(legal))
+    return jnp.where(avail, mixed, ILLEGAL_LOG_PROBABILITY)
 
 
 def softmax(values: Array, avail: Array, key: Array, epsilon: Array | float) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from omg.config.schema import Config, change_config
+from omg.config.sections import ON_POLICY
 from omg.errors import UserError
 
 _WHOLE_TOLERANCE = 1e-3
@@ -38,17 +39,25 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
         episodes = max(config.test_nepisode // games, 1) * games
         changes["test_nepisode"] = episodes
         notes.append(f"test_nepisode: {config.test_nepisode} -> {episodes}, a multiple of batch_size_run={games}.")
+    if config.learner in ON_POLICY:
+        config = _fit_to_rounds(config, games, notes)
     updates, rounds = _update_ratio(config.updates_per_episode, games)
     changes["updates_per_episode"] = updates / (rounds * games)
-    if config.mixer is not None:
+    team_value = f"mixer={config.mixer}" if config.mixer is not None else f"learner={config.learner}"
+    if config.mixer is not None or config.learner == "qtran_learner":
         if config.common_reward is False:
             raise UserError(
-                f"common_reward: got False, but mixer={config.mixer} learns one team value. "
-                f"Allowed with a mixer: True or None."
+                f"common_reward: got False, but {team_value} learns one team value. Allowed with a mixer: True or None."
             )
         changes["common_reward"] = True
+    if config.prosocial > 0 and (config.common_reward or changes.get("common_reward")):
+        raise UserError(
+            f"prosocial: got {config.prosocial:g}, but the rewards of all seats are summed into one (common_reward=True"
+            f" or {team_value}). Allowed then: 0."
+        )
     _check_sizes(config, games)
     _check_model(config)
+    _check_policy(config, games)
     if (config.early_stop_metric is None) != (config.early_stop_value is None):
         given, missing = ("early_stop_metric", "early_stop_value")
         if config.early_stop_metric is None:
@@ -87,6 +96,40 @@ def _check_model(config: Config) -> None:
         raise UserError("omg_q_input: oracle needs a team with learner=omg_learner, e.g. --config=7pool1iql_omg.")
     if model == "identity_am" and config.team is None:
         raise UserError("am_model: identity_am names the players of a team; there is none. Give a team name.")
+
+
+def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:
+    """Makes the buffer hold exactly one round of play, and an update follow every round."""
+    wanted: dict[str, float] = {"buffer_size": games, "batch_size": games, "updates_per_episode": 1 / games}
+    differing = {key: value for key, value in wanted.items() if not math.isclose(getattr(config, key), value)}
+    if differing:
+        shown = ", ".join(f"{key} {getattr(config, key):g} -> {value:g}" for key, value in differing.items())
+        notes.append(
+            f"{shown}: learner={config.learner} learns once from exactly the batch_size_run={games} episodes just "
+            f"played."
+        )
+    return change_config(config, **differing)
+
+
+def _check_policy(config: Config, games: int) -> None:
+    """Refuses what learners of policies, and QTRAN, cannot do."""
+    learner = config.learner
+    if learner in ("qtran_learner", *ON_POLICY) and config.mixer is not None:
+        raise UserError(f"mixer: got {config.mixer}, but learner={learner} has no use for a mixer. Allowed: None.")
+    if learner not in ON_POLICY:
+        return
+    if config.action_selector != "multinomial":
+        raise UserError(
+            f"action_selector: got {config.action_selector}, but learner={learner} learns the probabilities that "
+            f"actions are drawn with. Allowed: multinomial."
+        )
+    if learner == "coma_learner" and config.am_model != "none_am":
+        raise UserError(f"am_model: got {config.am_model}, but learner=coma_learner trains none. Allowed: none_am.")
+    if learner == "ppo_learner" and games % config.ppo_minibatches:
+        raise UserError(
+            f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "
+            f"of a round. Allowed: divisors of {games}."
+        )
 
 
 def update_rhythm(config: Config) -> tuple[int, int]:

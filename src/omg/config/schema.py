@@ -15,6 +15,7 @@ from omg.config.sections import (
     LearningSection,
     ModelSection,
     PlaySection,
+    PolicySection,
     RunSection,
     Section,
     TeamSection,
@@ -30,6 +31,7 @@ SECTIONS: tuple[type[Section], ...] = (
     AgentSection,
     ModelSection,
     LearningSection,
+    PolicySection,
     EnvSection,
     TeamSection,
 )
@@ -38,7 +40,15 @@ SECTIONS: tuple[type[Section], ...] = (
 
 # Fields are collected from the last base to the first, so the bases stand in the reverse order of SECTIONS.
 class Config(
-    TeamSection, EnvSection, LearningSection, ModelSection, AgentSection, DataSection, PlaySection, RunSection
+    TeamSection,
+    EnvSection,
+    PolicySection,
+    LearningSection,
+    ModelSection,
+    AgentSection,
+    DataSection,
+    PlaySection,
+    RunSection,
 ):
     """Everything a run depends on. Build it with `layers.resolve` or, from stored values, `parse_config`."""
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from omg.envs import ENVS, parse_env_args
 from omg.errors import unknown_name
 from omg.modules.agents import AGENTS
+from omg.modules.critics import CRITICS
 from omg.modules.mixers import MIXERS
 from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
 
@@ -21,10 +22,21 @@ NAMES: dict[str, Collection[str]] = {
     "agent": AGENTS,
     "mixer": MIXERS,
     "mac": ("basic_mac", "multi_module_mac"),
-    "learner": ("q_learner", "q_learner_4am", "omg_learner", "am_learner"),
+    "learner": (
+        "q_learner",
+        "q_learner_4am",
+        "qtran_learner",
+        "coma_learner",
+        "ppo_learner",
+        "omg_learner",
+        "am_learner",
+    ),
     "optimizer": ("rmsprop", "adam"),
     "runner": ("vector", "episode", "parallel"),
-    "action_selector": ("epsilon_greedy",),
+    "action_selector": ("epsilon_greedy", "multinomial"),
+    "critic": CRITICS,
+    "critic_input": ("obs", "state"),
+    "network_size": ("small", "big"),
     "am_model": (NO_MODEL, *OPPONENT_MODELS),
     "am_feature": ("embedding", "probabilities"),
     "subgoal_mode": ("optimistic", "conservative", "random", "next", "k3"),
@@ -39,6 +51,9 @@ NAMES: dict[str, Collection[str]] = {
 }
 """Key -> the words it may have. The words of `mac`, `learner` and `team_draw` repeat `controllers.CONTROLLERS`,
 `learners.LEARNERS` and `controllers.MANNERS`, which import the configuration and so cannot be imported here."""
+
+ON_POLICY = ("coma_learner", "ppo_learner")
+"""Learners that use exactly the episodes just played, each round once."""
 
 
 def _whole(value: Any) -> Any:
@@ -136,9 +151,15 @@ class AgentSection(Section):
     """The network of one seat and what it sees."""
 
     agent: Name = Field(
-        "rnn", description="rnn: one network for all seats; idv_rnn: one per seat; dueling: feed-forward, D3QN's"
+        "rnn", description="rnn: one network for all seats; idv_rnn: one per seat; mlp, dueling: feed-forward"
     )
-    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state (dueling: first layer)")
+    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state (mlp, dueling: layer 1)")
+    mlp_second_dim: Whole | None = Field(
+        None, ge=1, description="Second layer's width of feed-forward agent and critic (mlp); None: as the first's"
+    )
+    obs_one_hot: Whole = Field(
+        0, ge=0, description="N: whole numbers in the agent's view, -N to N, enter it one-hot; 0: as they are"
+    )
     obs_agent_id: bool = Field(True, description="The agent sees its seat number (one-hot)")
     obs_last_action: bool = Field(True, description="The agent sees its last action (one-hot)")
     obs_is_state: bool = Field(False, description="The agent sees the global state instead of its observation")
@@ -191,12 +212,38 @@ class LearningSection(Section):
     double_q: bool = Field(True, description="The online network chooses the target's action (double Q-learning)")
     updates_per_episode: Real = Field(1.0, gt=0, description="Gradient updates for every episode played")
     mixer: OptionalName = Field(None, description="How the seats' values become one team value; None: they do not")
-    mixing_embed_dim: Whole = Field(32, ge=1, description="Width of QMIX's mixing layer")
+    mixing_embed_dim: Whole = Field(32, ge=1, description="Width of QMIX's mixing layer, of QTRAN's networks")
     hypernet_layers: Whole = Field(2, ge=1, le=2, description="Layers of QMIX's weight generators")
     hypernet_embed: Whole = Field(64, ge=1, description="Hidden width of QMIX's weight generators")
+    network_size: Name = Field("small", description="QTRAN: small, or big with one more layer per network")
+    opt_loss: Real = Field(1.0, ge=0, description="QTRAN: weight of the loss at the seats' best joint action")
+    nopt_min_loss: Real = Field(0.1, ge=0, description="QTRAN: weight of the loss at the joint action that was taken")
     common_reward: bool | None = Field(
         None, description="Sum the seats' rewards into a team reward; None: as the game says, True with a mixer"
     )
+    prosocial: Real = Field(
+        0.0, ge=0, le=1, description="Share of the mean of all seats' rewards in each one's: 0 own only, 1 mean only"
+    )
+
+
+class PolicySection(Section):
+    """What learners of policies (COMA, PPO) add: critics, advantages, the clipped update."""
+
+    critic: OptionalName = Field(None, description="PPO's critic network, rnn or mlp; None: rnn if the agent remembers")
+    critic_input: Name = Field("obs", description="What PPO's critic sees: each seat's own view, or the global state")
+    critic_hidden_dim: Whole = Field(64, ge=1, description="Width of the critic's layers")
+    critic_lr: Real = Field(0.0005, gt=0, description="Learning rate of the critic")
+    td_lambda: Real = Field(0.8, ge=0, le=1, description="COMA: lambda of the critic's targets")
+    gae_lambda: Real = Field(0.95, ge=0, le=1, description="PPO: lambda of the generalised advantage estimates")
+    entropy_coef: Real = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
+    ppo_epochs: Whole = Field(4, ge=1, description="PPO: passes over the episodes of a round")
+    ppo_minibatches: Whole = Field(1, ge=1, description="PPO: parts into which a pass divides the episodes")
+    ppo_clip: Real = Field(0.2, gt=0, description="PPO: how far from 1 the ratio of probabilities may move")
+    ppo_value_clip: Real | None = Field(
+        None, gt=0, description="PPO: how far the critic may move from its old values; None: as far as it learns"
+    )
+    normalise_advantage: bool = Field(True, description="PPO: advantages of a round get mean 0 and deviation 1")
+    normalise_value: bool = Field(True, description="PPO: the critic learns returns scaled to mean 0 and deviation 1")
 
 
 def _known_env(value: Any) -> Any:

@@ -109,6 +109,8 @@ class BasicMAC(eqx.Module):
     """Features of models that infer a distribution are drawn from it, rather than its mean."""
     foresight: Foresight | None = eqx.field(static=True, default=None)
     """Settings of an oracle that must be asked before every step (see `controllers.oracle`); None for none."""
+    test_greedy: bool = eqx.field(static=True, default=True)
+    """Whether a player that samples its actions takes its best one when it is tested."""
 
     def initial(self, batch: int, key: Array | None = None) -> Carry:
         """Memory at the start of `batch` episodes."""
@@ -290,8 +292,9 @@ class BasicMAC(eqx.Module):
         return dataclasses.replace(self.tested(), selector="epsilon_greedy")
 
     def tested(self) -> BasicMAC:
-        """The same player as it is tested and saved: it draws no features, but its selector is its own."""
-        return dataclasses.replace(self, sampling=False)
+        """The same player as it is tested and saved: it draws no features, and with `test_greedy` no actions either."""
+        greedy = self.selector == "multinomial" and self.test_greedy
+        return dataclasses.replace(self, sampling=False, selector="epsilon_greedy" if greedy else self.selector)
 
     def with_features(self, features: str) -> BasicMAC:
         """The same player with its opponent model's features `inferred`, `zero` or `shuffled`."""
@@ -322,6 +325,8 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         feature_dim=everyone + (0 if model is None else model.feature_dim),
         use_last_action=config.obs_last_action,
         use_agent_id=config.obs_agent_id,
+        second_dim=config.mlp_second_dim,
+        one_hot=config.obs_one_hot,
     )
     return BasicMAC(
         AGENTS[config.agent](sizes, key=agent_key),
@@ -336,6 +341,7 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         foresight=Foresight(config.omg_horizon, config.subgoal_mode, config.omg_value)
         if config.omg_q_input == "oracle"
         else None,
+        test_greedy=config.test_greedy,
     )
 
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 from omg.envs.base import Env, EnvSpec, EnvState, Observation, Outcome
 from omg.envs.battle import Battle, BattleArgs
 from omg.envs.foraging import Foraging, ForagingArgs
+from omg.envs.snowdrift import Snowdrift, SnowdriftArgs
+from omg.envs.stag_hunt import StagHunt, StagHuntArgs
 from omg.envs.toy_grid import ToyGrid, ToyGridArgs
 from omg.errors import UserError, unknown_name
 
@@ -35,6 +37,8 @@ class EnvEntry:
 ENVS: dict[str, EnvEntry] = {
     "sc2": EnvEntry(BattleArgs, Battle, "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator"),
     "foraging": EnvEntry(ForagingArgs, Foraging, "Level-based foraging on a grid, general-sum"),
+    "stag_hunt": EnvEntry(StagHuntArgs, StagHunt, "Hares for one, stags for two or more, on a board with obstacles"),
+    "snowdrift": EnvEntry(SnowdriftArgs, Snowdrift, "Everybody gains from a removed drift, only those who shovel pay"),
     "toy_grid": EnvEntry(ToyGridArgs, ToyGrid, "Two players race for two cells that pay only the first to arrive"),
 }
 

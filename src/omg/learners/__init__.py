@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from omg.errors import unknown_name
 from omg.learners.base import Kept, Learner, LearnerState
+from omg.learners.coma import COMALearner, COMAState
 from omg.learners.omg import OMGLearner
+from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.prior import PriorLearner, PriorState
 from omg.learners.q import QLearner, QState
+from omg.learners.qtran import QTranLearner
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -22,20 +25,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEARNERS",
+    "COMALearner",
+    "COMAState",
     "Kept",
     "Learner",
     "LearnerState",
     "OMGLearner",
+    "PPOLearner",
+    "PPOState",
     "PriorLearner",
     "PriorState",
     "QLearner",
     "QState",
+    "QTranLearner",
     "build_learner",
 ]
 
 LEARNERS: dict[str, Callable[[Config, EnvSpec, TeamDraw | None, int], Learner]] = {
     "q_learner": QLearner,
     "q_learner_4am": QLearner,
+    "qtran_learner": QTranLearner,
+    "coma_learner": COMALearner,
+    "ppo_learner": PPOLearner,
     "omg_learner": OMGLearner,
     "am_learner": PriorLearner,
 }

@@ -89,13 +89,20 @@ class OMGLearner(QLearner):
         inputs, mask = columns.model_inputs(), loss_mask(batch)
         if self.learns_prior:
             model = model.with_prior(read_statistics(model.prior, inputs.seen, batch))
-        inferred = model.features(model.unroll(inputs), infer_key if config.omg_sample else None)
-        mac = dataclasses.replace(state.mac, opponent_model=model)
-        selection = self.select(mac, batch, columns, inferred, select_key)
 
-        def loss(trained: SubgoalModel) -> tuple[Array, dict[str, Array]]:
+        def loss(trained: SubgoalModel) -> tuple[Array, tuple[Array, Selection, dict[str, Array]]]:
             whole = trained if self.learns_prior else trained.with_prior(model.prior)
-            played = jax.tree.map(lambda values: values[:, :-1], whole.unroll(inputs))
+            posterior = whole.unroll(inputs)
+            # What Q learns with, and what the selector carries its memory along, come from the same pass.
+            inferred = lax.stop_gradient(whole.features(posterior, infer_key if config.omg_sample else None))
+            selection = self.select(
+                lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=whole)),
+                batch,
+                columns,
+                inferred,
+                select_key,
+            )
+            played = jax.tree.map(lambda values: values[:, :-1], posterior)
             value, metrics = whole.subgoal_loss(
                 played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
             )
@@ -104,10 +111,10 @@ class OMGLearner(QLearner):
                     whole.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
                 )
                 value, metrics = value + prior_value, metrics | prior_metrics
-            return value, metrics
+            return value, (inferred, selection, metrics)
 
         trained = self.trained(model)
-        (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+        (_, (inferred, selection, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
         steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
         trained = optax.apply_updates(trained, steps)
         changed = trained if self.learns_prior else trained.with_prior(model.prior)

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 Tree = TypeVar("Tree")
 
 
-def build_optimiser(config: Config) -> optax.GradientTransformation:
-    """The optimiser of the agent that `config.optimizer` names."""
+def build_optimiser(config: Config, lr: float | None = None) -> optax.GradientTransformation:
+    """The optimiser that `config.optimizer` names, with the agent's learning rate or another one."""
+    rate = config.lr if lr is None else lr
     if config.optimizer == "rmsprop":
-        return torch_rmsprop(config.lr, config.optim_alpha, config.optim_eps)
+        return torch_rmsprop(rate, config.optim_alpha, config.optim_eps)
     if config.optimizer == "adam":
-        return optax.adam(config.lr)
+        return optax.adam(rate)
     raise unknown_name("optimizer", config.optimizer, ("rmsprop", "adam"))
 
 

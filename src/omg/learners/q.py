@@ -18,21 +18,20 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, keep_seats, loss_mask, masked_mean, take_seats
+from omg.components import EpisodeBatch, loss_mask, masked_mean
 from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
 from omg.errors import unknown_name
-from omg.learners.base import Kept
 from omg.learners.optimisers import build_optimiser, clip_by_norm
+from omg.learners.seats import ModelUpdate, SeatLearner
 from omg.modules.agents import Agent
 from omg.modules.mixers import MIXERS, Mixer, MixerSizes
-from omg.modules.opponent_models import NO_MODEL, ModelTargets, OpponentModel, SupervisedModel
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -58,38 +57,18 @@ class QState(NamedTuple):
     """int32 scalar, gradient updates so far."""
 
 
-class ModelUpdate(NamedTuple):
-    """What learning of the opponent model yields."""
-
-    model: OpponentModel | None
-    opt_state: optax.OptState
-    features: Array | None
-    """[B, T+1, m, F] for the agent, detached; None without a model."""
-    metrics: dict[str, Array]
-
-
-class QLearner:
+class QLearner(SeatLearner):
     """IQL, VDN, QMIX or D3QN, by configuration, in all seats or in those that a team leaves to it."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         if config.mixer is not None and config.mixer not in MIXERS:
             raise unknown_name("mixer", config.mixer, (*MIXERS, "None"))
-        self.config = config
-        self.spec = spec
-        self.seats = spec.n_agents if team is None else len(team.main_slots)
-        # Whoever has all seats reads them in their order; where the team begins then says nothing.
-        self.team = None if self.seats == spec.n_agents else team
-        self.partners = partners
+        super().__init__(config, spec, team, partners)
         self.optimiser = build_optimiser(config)
-        self.model_optimiser = optax.adam(config.am_lr)
-        needs_state = config.obs_is_state or config.mixer is not None
-        # LIAM reconstructs what the others saw.
-        columns = None if self.team is None or config.am_model == "liam_am" else self.seats
-        self.kept = Kept(columns, state=self.team is None or needs_state)
-        self.examines = False
-        self.controls: tuple[str, ...] = (
-            () if self.team is None or config.am_model == NO_MODEL else ("zero", "shuffled")
-        )
+
+    def needs_state(self) -> bool:
+        """Whether updates read the global state: as the agents' view, or for mixing."""
+        return self.config.obs_is_state or self.config.mixer is not None
 
     def init(self, key: Array) -> QState:
         """New networks; the target network starts as a copy of the online one."""
@@ -106,34 +85,6 @@ class QLearner:
             last_target_episode=jnp.zeros((), jnp.int32),
             updates=jnp.zeros((), jnp.int32),
         )
-
-    def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
-        """All of it, or in a team the columns of the seats that learn.
-
-        What an opponent model inferred while acting is not kept: an update infers anew with the model as it is now.
-        """
-        batch = batch._replace(records={})
-        if self.kept.columns is None:
-            return batch if self.kept.state else batch._replace(state=batch.state[..., :0])
-        seats = self.main_seats(batch)
-        assert seats is not None
-        return keep_seats(batch, seats, state=self.kept.state)
-
-    def policy(self, state: QState) -> BasicMAC:
-        """The online network's controller."""
-        return state.mac
-
-    def tested(self, state: QState) -> BasicMAC:
-        """The online network's controller, which draws nothing that it need not."""
-        return state.mac.tested()
-
-    def control(self, state: QState, name: str) -> BasicMAC:
-        """The tested player with its opponent model's features at `zero`, or `shuffled` between games."""
-        return self.tested(state).with_features(name)
-
-    def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
-        """Nothing to add."""
-        return {}
 
     def update(
         self,
@@ -167,7 +118,7 @@ class QLearner:
             is replaced.
         """
         columns = state.mac.columns(batch, self.main_seats(batch))
-        changed = self._learn_model(state, batch, columns, t_env, key)
+        changed: ModelUpdate = self._learn_model(state, batch, columns, t_env, key)
         learned = (state.mac.agent, state.mixer)
         frozen = (state.target_mac.agent, state.target_mixer)
         (_, metrics), gradients = jax.value_and_grad(self._loss, has_aux=True)(
@@ -192,39 +143,6 @@ class QLearner:
         )
         return new_state, metrics | changed.metrics | {"grad_norm": grad_norm}
 
-    def main_seats(self, batch: EpisodeBatch) -> Array | None:
-        """The seats [B, m] that learn; None for all."""
-        if self.team is None:
-            return None
-        if batch.seat is None:
-            raise ValueError("episodes of a team must say where the learning algorithm sat")
-        return self.team.main_seats(batch.seat)
-
-    def trained(self, model: OpponentModel | None) -> Any:
-        """The part of an opponent model that its optimiser changes."""
-        return model
-
-    def _learn_model(
-        self, state: QState, batch: EpisodeBatch, columns: Columns, t_env: Array | int, key: Array | None
-    ) -> ModelUpdate:
-        """One update of the opponent model, and the features it had before."""
-        model = state.mac.opponent_model
-        if model is None:
-            return ModelUpdate(None, state.model_opt_state, None, {})
-        inputs, mask = columns.model_inputs(), loss_mask(batch)
-        seats = jnp.broadcast_to(inputs.seats[:, 0], (batch.actions.shape[0], self.seats))
-        targets = ModelTargets(batch.obs[:, :-1], batch.actions[:, :-1], seats)
-
-        def loss(model: SupervisedModel) -> tuple[Array, tuple[Array, dict[str, Array]]]:
-            inference = model.unroll(inputs)
-            played = jax.tree.map(lambda values: values[:, :-1], inference)
-            value, metrics = model.loss(played, targets, mask)
-            return value, (model.features(inference, key), metrics)
-
-        (_, (features, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(model)
-        steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
-        return ModelUpdate(optax.apply_updates(model, steps), opt_state, state.mac.control(features), metrics)
-
     def _loss(
         self,
         learned: tuple[Agent, Mixer | None],
@@ -239,10 +157,8 @@ class QLearner:
         _, target_next = self._values(dataclasses.replace(mac, agent=frozen[0]), columns, features)
 
         seats = columns.seats
-        actions, avail = batch.actions[:, :-1], batch.avail[:, 1:]
-        if seats is not None:
-            actions = take_seats(actions, seats)
-            avail = take_seats(avail, seats) if avail.shape[2] != self.seats else avail
+        actions = self._columns_of(batch.actions[:, :-1], seats)
+        avail = self._columns_of(batch.avail[:, 1:], seats)
         taken = _at(q[:, :-1], actions)
         following = next_values(q_next, target_next, avail, self.config.double_q)
         if mixer is not None and target_mixer is not None:
@@ -273,15 +189,8 @@ class QLearner:
 
     def _reward(self, batch: EpisodeBatch, seats: Array | None) -> Array:
         """Rewards in the shape of the values: [B, T] with a mixer; otherwise [B, T, m], or [B, T, 1] when shared."""
-        reward = batch.reward[:, :-1]
-        mixed = self.config.mixer is not None
-        if reward.ndim == 3 and self.config.common_reward:
-            reward = reward.sum(axis=-1)
-        if reward.ndim == 3 and seats is not None:
-            reward = take_seats(reward, seats)
-        if reward.ndim == 3 and mixed:
-            reward = reward.sum(axis=-1)
-        return reward[..., None] if reward.ndim == 2 and not mixed else reward
+        reward = self._seat_reward(batch, seats)
+        return reward if self.config.mixer is None else reward.sum(axis=-1)
 
     def _build_mixer(self, key: Array) -> Mixer | None:
         if self.config.mixer is None:

@@ -53,8 +53,12 @@ class MetricWords:
 
     def signed(self, difference: float) -> str:
         """A difference with its sign: `+3.1`."""
-        return _minus(f"{difference * 100:+.1f}" if self.share else f"{difference:+.2f}")
+        digits = 3 if abs(difference) < _SMALL else 2
+        return _minus(f"{difference * 100:+.1f}" if self.share else f"{difference:+.{digits}f}")
 
+
+_SMALL = 0.1
+"""Differences below this have a third decimal."""
 
 _METRICS = {
     "battle_won": MetricWords(

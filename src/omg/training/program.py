@@ -16,7 +16,7 @@ from jax import Array
 
 from omg.components import replay
 from omg.components.schedules import linear
-from omg.config import Config, update_rhythm
+from omg.config import ON_POLICY, Config, update_rhythm
 from omg.controllers import TeamPolicy
 from omg.envs import Env, make_env
 from omg.errors import UserError
@@ -105,7 +105,12 @@ class Program:
         }
 
     def _sequences_per_update(self) -> int:
-        """Episodes sampled for one update: `batch_size` of them, or with rotated seats as many for every seat."""
+        """Episodes of one update: `batch_size` sampled ones, or with rotated seats as many for every seat.
+
+        Learners of policies use all episodes of the round just played, and no others.
+        """
+        if self.config.learner in ON_POLICY:
+            return self._episodes_of_a_round()
         rotated = self.team is not None and self.config.is_agent_shift and not self.learner_watches
         sequences = self.config.batch_size * (self.spec.n_agents if rotated else 1)
         if sequences > self.config.buffer_size:
@@ -115,6 +120,18 @@ class Program:
                 f"Allowed: at least {sequences}."
             )
         return sequences
+
+    def _episodes_of_a_round(self) -> int:
+        """`batch_size_run`, if the buffer holds just these and they are learned from once."""
+        config, games = self.config, self.config.batch_size_run
+        given = (config.buffer_size, config.batch_size, update_rhythm(config))
+        if given != (games, games, (1, 1)):
+            raise UserError(
+                f"buffer_size: got {config.buffer_size} with batch_size={config.batch_size} and updates_per_episode="
+                f"{config.updates_per_episode:g}, but learner={config.learner} learns once from exactly the "
+                f"batch_size_run={games} episodes just played. Allowed: {games}, {games} and {1 / games:g}."
+            )
+        return games
 
     @property
     def success_metric(self) -> str:

@@ -84,8 +84,9 @@ def adopt(state: Any, prior: Prior | None, weights: dict[str, Array] | None) -> 
         state = state._replace(mac=dataclasses.replace(state.mac, opponent_model=model))
     if weights is not None:
         agent = fill_leaves(state.mac.agent, weights)
-        target = dataclasses.replace(state.target_mac, agent=agent)
-        state = state._replace(mac=dataclasses.replace(state.mac, agent=agent), target_mac=target)
+        # Learners of policies have no target copy of the agent.
+        players = [name for name in ("mac", "target_mac") if hasattr(state, name)]
+        state = state._replace(**{name: dataclasses.replace(getattr(state, name), agent=agent) for name in players})
     return state
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from omg.controllers.scripted import battle, foraging
+from omg.controllers.scripted import battle, foraging, grid
 from omg.controllers.scripted.base import RandomPlayer, ScriptedPlayer
 from omg.errors import UserError, unknown_name
 
@@ -37,6 +37,10 @@ SCRIPTED: dict[str, ScriptedEntry] = {
     "nearest_food": ScriptedEntry(("foraging",), foraging.nearest_food, "walks to the nearest food and loads"),
     "highest_food": ScriptedEntry(("foraging",), foraging.highest_food, "walks to the highest food it can lift"),
     "own_level": ScriptedEntry(("foraging",), foraging.own_level, "takes what it can lift alone, else joins others"),
+    "nearest_stag": ScriptedEntry(("stag_hunt",), grid.nearest_stag, "walks to the nearest stag and hunts it"),
+    "nearest_hare": ScriptedEntry(("stag_hunt",), grid.nearest_hare, "walks to the nearest hare and hunts it"),
+    "nearest_drift": ScriptedEntry(("snowdrift",), grid.nearest_drift, "walks to the nearest drift and shovels"),
+    "never_shovels": ScriptedEntry(("snowdrift",), grid.never_shovels, "walks about and leaves the work to others"),
 }
 
 

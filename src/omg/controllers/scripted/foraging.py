@@ -40,10 +40,17 @@ class ForagingLayout:
     players: int
     player_width: int
     """3 with levels, 2 without."""
+    relative: bool = False
+    """Whether positions of foods and others count from the own cell."""
+    window: int | None = None
+    """Cells along each side of the maps that a player sees; None where it sees a list."""
 
 
 class _Scene(NamedTuple):
-    """What a seat sees, positions relative to itself; all int32."""
+    """What a seat sees, positions relative to itself; all int32.
+
+    Read off maps, every cell is a possible food and a possible player.
+    """
 
     food_down: Array
     """[N, m, foods]."""
@@ -115,12 +122,18 @@ class ForagingScript(ScriptedPlayer):
 def _scene(layout: ForagingLayout, obs: Array) -> _Scene:
     """Takes an observation [N, m, O] apart."""
     numbers = obs.astype(jnp.int32)
+    if layout.window is not None:
+        return _scene_of_maps(layout.window, numbers)
     split = 3 * layout.foods
     foods = numbers[..., :split].reshape(*obs.shape[:-1], layout.foods, 3)
     players = numbers[..., split:].reshape(*obs.shape[:-1], layout.players, layout.player_width)
     row, col = players[..., :1, 0], players[..., :1, 1]
     others = players[..., 1:, :]
     seen = others[..., 0] >= 0
+    if layout.relative:
+        # Without levels nobody is told from somebody on the own cell, which makes no difference to any script.
+        seen = (others != 0).any(axis=-1)
+        row, col = jnp.zeros_like(row), jnp.zeros_like(col)
     level = players[..., :1, 2] if layout.player_width == 3 else jnp.zeros_like(row)
     return _Scene(
         food_down=foods[..., 0] - row,
@@ -129,6 +142,24 @@ def _scene(layout: ForagingLayout, obs: Array) -> _Scene:
         level=level,
         other_down=jnp.where(seen, others[..., 0] - row, _FAR),
         other_right=jnp.where(seen, others[..., 1] - col, 0),
+    )
+
+
+def _scene_of_maps(window: int, maps: Array) -> _Scene:
+    """Takes the maps [N, m, 3 * window * window] apart."""
+    cells = window * window
+    players, foods = maps[..., :cells], maps[..., cells : 2 * cells]
+    middle, offset = cells // 2, jnp.arange(window) - window // 2
+    ways = jnp.meshgrid(offset, offset, indexing="ij")
+    down, right = (jnp.broadcast_to(way.reshape(-1), foods.shape) for way in ways)
+    others = (players > 0) & (jnp.arange(cells) != middle)
+    return _Scene(
+        food_down=down,
+        food_right=right,
+        food_level=foods,
+        level=players[..., middle : middle + 1],
+        other_down=jnp.where(others, down, _FAR),
+        other_right=jnp.where(others, right, 0),
     )
 
 
@@ -167,7 +198,8 @@ def _layout(env: Any, levels_for: str | None = None) -> ForagingLayout:
             f"Script '{levels_for}': got env_args.observe_agent_levels=False, but it must see its own level. "
             f"Allowed: env_args.observe_agent_levels=True, or the script nearest_food."
         )
-    layout = ForagingLayout(args.max_food, args.players, 3 if args.observe_agent_levels else 2)
-    size = 3 * layout.foods + layout.players * layout.player_width
+    width, window = 3 if args.observe_agent_levels else 2, args.window if args.grid_observation else None
+    layout = ForagingLayout(args.max_food, args.players, width, args.relative_positions, window)
+    size = 3 * layout.foods + layout.players * layout.player_width if window is None else 3 * window**2
     assert size == env.spec.obs_dim, "the observation has another layout"
     return layout

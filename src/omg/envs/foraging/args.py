@@ -42,10 +42,22 @@ class ForagingArgs(BaseModel):
     normalize_reward: bool = Field(True, description="scale rewards so that all foods together are worth 1")
     penalty: float = Field(0.0, ge=0, description="what each player pays for loading in vain")
     observe_agent_levels: bool = Field(True, description="players see each other's levels and their own")
+    relative_positions: bool = Field(False, description="positions of foods and other players count from the own cell")
+    grid_observation: bool = Field(False, description="players see maps with themselves in the middle, not a list")
+
+    @property
+    def window(self) -> int:
+        """Cells along each side of the maps of `grid_observation`: all that a player can ever see of the field."""
+        whole = max(self.rows, self.cols) - 1
+        return 2 * (whole if self.sight is None else self.sight) + 1
 
     @model_validator(mode="after")
     def _possible(self) -> ForagingArgs:
         # `UserError` is no `ValueError`, so pydantic lets it through with its own message.
+        if self.relative_positions and self.grid_observation:
+            raise UserError(
+                "relative_positions: got True together with grid_observation=True; maps are relative already."
+            )
         _check_levels(self)
         _check_room(self)
         return self

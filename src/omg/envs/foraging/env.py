@@ -30,8 +30,13 @@ class Foraging:
     Observation of a seat, `lbforaging`'s vector of raw numbers: (row, column, level) of each food, then of the seat
     itself, then of the others in seat order; (-1, -1, 0) fills the places of what is taken or out of sight. With
     `observe_agent_levels` off the players' levels are left out. Positions are relative to the top left corner of what
-    the seat sees. The state is the same list seen from above: (row, column, level) of all foods in row-major order,
-    then of all players in seat order: `3 * (max_food + players)` numbers.
+    the seat sees; with `relative_positions` those of foods and other players count from the seat's own cell, and
+    (0, 0, 0) fills the places. With `grid_observation` it is `lbforaging`'s maps instead, one after the other, each
+    `window` x `window` cells with the seat in the middle: the players' levels, the foods' levels, and 1 where a player
+    could stand (inside the field, neither food nor a player there).
+
+    The state is the list seen from above: (row, column, level) of all foods in row-major order, then of all players in
+    seat order: `3 * (max_food + players)` numbers.
 
     Metrics: `score` is the sum of the levels of the foods taken so far by anybody, whatever `normalize_reward` and
     `penalty` are; `foods_left` is the number of foods still there.
@@ -49,7 +54,9 @@ class Foraging:
             scenario=f"{prefix}{args.rows}x{args.cols}-{args.players}p-{args.max_food}f{suffix}",
             n_agents=args.players,
             n_actions=N_ACTIONS,
-            obs_dim=3 * args.max_food + features_per_player * args.players,
+            obs_dim=3 * args.window**2
+            if args.grid_observation
+            else 3 * args.max_food + features_per_player * args.players,
             state_dim=3 * (args.max_food + args.players),
             episode_limit=args.episode_limit,
             reward_per_agent=True,
@@ -109,8 +116,9 @@ class Foraging:
         north, south, west, east = _touching(state)
         touches_food = jnp.any(north | south | west | east, axis=1)
         legal = [jnp.ones_like(touches_food), *_legal_moves(self.args, state), touches_food]
+        views = _maps(self.args, state) if self.args.grid_observation else _views(self.args, self._sight, state)
         return Observation(
-            obs=_views(self.args, self._sight, state).astype(jnp.float32).transpose(2, 0, 1),
+            obs=views.astype(jnp.float32).transpose(2, 0, 1),
             state=jnp.concatenate([_interleave(*foods), _interleave(*players)]).astype(jnp.float32).T,
             avail=jnp.stack(legal).transpose(2, 1, 0),
         )
@@ -192,8 +200,44 @@ def _views(args: ForagingArgs, sight: int | None, state: ForagingState) -> Array
         down, right = players[0] - top, players[1] - left
         seen = (down >= 0) & (down <= 2 * sight) & (right >= 0) & (right <= 2 * sight)
         players = _close_ranks(seen, down, right, players[2])
+    if args.relative_positions:
+        own_row, own_col = players[0][:, :1], players[1][:, :1]
+        foods = _from_cell(own_row, own_col, *foods)
+        others = _from_cell(own_row, own_col, *(value[:, 1:] for value in players))
+        row, col = (jnp.concatenate(pair, axis=1) for pair in ((own_row, others[0]), (own_col, others[1])))
+        players = (row, col, players[2])
     known = players if args.observe_agent_levels else players[:2]
     return jnp.concatenate([_interleave(*foods), _interleave(*known)], axis=-2)
+
+
+def _from_cell(own_row: Array, own_col: Array, row: Array, col: Array, level: Array) -> tuple[Array, Array, Array]:
+    """Items [players, items, B] with positions counted from a cell [players, 1, B]; (0, 0, 0) where there is none."""
+    there = level > 0
+    return jnp.where(there, row - own_row, 0), jnp.where(there, col - own_col, 0), level
+
+
+def _maps(args: ForagingArgs, state: ForagingState) -> Array:
+    """What the seats observe with `grid_observation`, [players, 3 * window * window, B] int32."""
+    reach = args.window // 2
+    offset = np.arange(-reach, reach + 1)[:, None]
+    rows = state.player_row[:, None] + offset  # [players, window, B]: the field's row of each row of the map
+    cols = state.player_col[:, None] + offset
+
+    def paint(row: Array, col: Array, value: Array) -> Array:
+        """Values of items [items, B] at their cells, [players, window, window, B]; of several on one, the last."""
+        painted = jnp.zeros((args.players, args.window, args.window, row.shape[-1]), value.dtype)
+        for item in range(row.shape[0]):
+            there = (rows == row[item])[:, :, None] & (cols == col[item])[:, None]
+            painted = jnp.where(there, value[item], painted)
+        return painted
+
+    levels = state.player_level if args.observe_agent_levels else jnp.ones_like(state.player_level)
+    players = paint(state.player_row, state.player_col, levels)
+    foods = paint(state.food_row, state.food_col, state.food_level)
+    inside_row, inside_col = (rows >= 0) & (rows < args.rows), (cols >= 0) & (cols < args.cols)
+    free = inside_row[:, :, None] & inside_col[:, None] & (players == 0) & (foods == 0)
+    maps = jnp.stack([players, foods, free.astype(players.dtype)], axis=1)
+    return maps.reshape(args.players, -1, maps.shape[-1])
 
 
 def _interleave(*values: Array) -> Array:

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from omg.modules.agents.base import Agent, AgentSizes
 from omg.modules.agents.dueling import DuelingAgent
 from omg.modules.agents.idv_rnn import IndividualRNNAgent
+from omg.modules.agents.inputs import as_one_hot
+from omg.modules.agents.mlp import MLPAgent
 from omg.modules.agents.rnn import RNNAgent
 
-__all__ = ["AGENTS", "Agent", "AgentSizes", "DuelingAgent", "IndividualRNNAgent", "RNNAgent"]
+__all__ = ["AGENTS", "Agent", "AgentSizes", "DuelingAgent", "IndividualRNNAgent", "MLPAgent", "RNNAgent", "as_one_hot"]
 
 AGENTS: dict[str, Callable[..., Agent]] = {
     "rnn": RNNAgent,
     "idv_rnn": IndividualRNNAgent,
+    "mlp": MLPAgent,
     "dueling": DuelingAgent,
 }

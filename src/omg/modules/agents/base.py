@@ -27,17 +27,28 @@ class AgentSizes(NamedTuple):
     """Width of the features an opponent model adds; 0 for none."""
     use_last_action: bool = True
     use_agent_id: bool = True
+    second_dim: int | None = None
+    """Width of the second layer of `mlp`; None: that of the first."""
+    one_hot: int = 0
+    """Whole numbers from minus this to this enter as one-hot vectors; 0: the observation enters as it is."""
+
+    @property
+    def seen_dim(self) -> int:
+        """Width that the observation has as an input."""
+        return self.obs_dim * (2 * self.one_hot + 1)
 
     @property
     def input_dim(self) -> int:
         """Width of [obs | last action one-hot | seat one-hot | features]."""
         last_action = self.n_actions if self.use_last_action else 0
         agent_id = self.n_agents if self.use_agent_id else 0
-        return self.obs_dim + last_action + agent_id + self.feature_dim
+        return self.seen_dim + last_action + agent_id + self.feature_dim
 
 
 class Agent(Protocol):
     """A network, i.e. a pytree whose leaves are all float arrays."""
+
+    sizes: AgentSizes
 
     def initial(self, batch: int, seats: int | None = None) -> Array:
         """Recurrent state before the first step, [B, A, H]; `seats` is the number of seats, None for all."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -29,9 +30,9 @@ def weigh_inputs(layer: Linear, sizes: AgentSizes, obs: Array, last_action: Arra
     Returns:
         [..., A, W], the bias included.
     """
-    weight, row = layer.weight, sizes.obs_dim
+    weight, row = layer.weight, sizes.seen_dim
     constant = layer.bias
-    x = rows_times(obs, weight[:row])
+    x = rows_times(as_one_hot(obs, sizes.one_hot), weight[:row])
     if sizes.use_last_action:
         x = x + select_rows(weight[row : row + sizes.n_actions], last_action)
         row += sizes.n_actions
@@ -40,6 +41,24 @@ def weigh_inputs(layer: Linear, sizes: AgentSizes, obs: Array, last_action: Arra
         constant = constant + (table if seats is None else select_rows(table, seats))
     # Only with neither last action nor seat among the inputs can an axis of one seat have survived.
     return jnp.broadcast_to(x + constant, (*last_action.shape, weight.shape[-1]))
+
+
+def as_one_hot(obs: Array, largest: int) -> Array:
+    """Every number as a one-hot vector over -largest ... largest; larger ones count as the largest.
+
+    A small network can hardly tell row 3 from row 4 by a number, but at once by a switch of its own.
+
+    Args:
+        obs: [..., O].
+        largest: 0 leaves the numbers as they are.
+
+    Returns:
+        [..., O * (2 * largest + 1)].
+    """
+    if not largest:
+        return obs
+    index = jnp.clip(jnp.round(obs), -largest, largest).astype(jnp.int32) + largest
+    return jax.nn.one_hot(index, 2 * largest + 1, dtype=obs.dtype).reshape(*obs.shape[:-1], -1)
 
 
 def weigh_features(layer: Linear, sizes: AgentSizes, features: Array) -> Array:

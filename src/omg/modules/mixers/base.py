@@ -16,6 +16,12 @@ class MixerSizes(NamedTuple):
     """`mixing_embed_dim`."""
     hypernet_layers: int = 2
     hypernet_embed: int = 64
+    seat_dim: int = 0
+    """QTRAN: width of what stands for a seat's history, the agent's recurrent state."""
+    n_actions: int = 0
+    """QTRAN: U."""
+    layers: int = 2
+    """QTRAN: hidden layers of each network."""
 
 
 class Mixer(Protocol):

@@ -1,0 +1,75 @@
+"""Tables and figures of the OMG experiments from their raw scores.
+
+    python benchmarks/omg_report.py benchmarks/results/omg/8m battle_won
+    python benchmarks/omg_report.py benchmarks/results/omg/foraging own_return score ep_length
+
+Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `summary.csv`, `differences.csv`,
+`groups.png` and `differences.png` beside it. The figures show the first metric.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+from omg.evaluation.comparison import compare, summarise
+from omg.report.figures import plot_differences, plot_groups
+
+AGENT = "omg_optimistic"
+NAMES = {
+    "iql": "IQL",
+    "iql_all": "IQL, all last actions",
+    "iql_am": "Naive OM",
+    "iql_liam": "LIAM",
+    "d3qn": "D3QN",
+    "d3qn_all": "D3QN, all last actions",
+    "d3qn_am": "Naive OM",
+    "d3qn_liam": "LIAM",
+    "omg_optimistic": "OMG, optimistic",
+    "omg_conservative": "OMG, conservative",
+    "omg_zero": "OMG, subgoal zeroed",
+    "omg_optimistic_all": "OMG, all last actions",
+    "best_response": "IQL, all last actions, trained with these",
+}
+LOWER_IS_BETTER = {"ep_length"}
+ROUNDED = 4
+
+
+def main(folder: str, *metrics: str) -> None:
+    place = Path(folder)
+    with (place / "scores.csv").open(newline="") as file:
+        played = [row for row in csv.DictReader(file) if row["set"] == "heldout"]
+    summary: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    for metric in metrics:
+        rows = [
+            {**row, "episodes": int(row["episodes"]), "metric": metric, "mean": float(row[metric])} for row in played
+        ]
+        lower = metric in LOWER_IS_BETTER
+        baselines = [agent for agent in dict.fromkeys(row["agent"] for row in rows) if agent != AGENT]
+        summary += summarise(rows, metric, lower_is_better=lower)
+        differences += compare(rows, metric, AGENT, baselines, lower_is_better=lower)
+    for name, table in (("summary", summary), ("differences", differences)):
+        write(place / f"{name}.csv", table)
+    first = metrics[0]
+    plot_groups([row for row in summary if row["metric"] == first], place / "groups.png", names=NAMES)
+    plot_differences([row for row in differences if row["metric"] == first], place / "differences.png", names=NAMES)
+    for row in differences:
+        values = [f"{row[key]:+.3f}" for key in ("difference", "low", "high")]
+        print(f"{row['metric']:12s} {row['group']:16s} minus {row['baseline']:20s} {' '.join(values)} {row['verdict']}")
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(
+                {key: round(value, ROUNDED) if isinstance(value, float) else value for key, value in row.items()}
+            )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,91 @@
+"""Scripted players for the games on a board: `stag_hunt` and `snowdrift`. They see the map of their own seat.
+
+They walk a shortest way around the obstacles. Where several steps lead closer, the first of up, down, left and right is
+taken. Chance plays no part, except for those who only walk about.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components.selectors import greedy, random_legal
+from omg.controllers.scripted.base import ScriptedPlayer
+from omg.envs.grid import MOVES, STAY, MapView
+from omg.envs.grid.bits import apart, neighbours, one_step_short, overlap, pack
+from omg.envs.snowdrift.env import SHOVEL
+from omg.envs.stag_hunt.env import HUNT_HARE, HUNT_STAG
+
+_ACT, _CLOSER, _WAIT, _NEVER = 3.0, 2.0, 1.0, 0.0
+"""Scores of actions, the highest legal one is taken. Acting is legal only where there is something to act on."""
+
+
+class NearestScript(ScriptedPlayer):
+    """Walks to the nearest piece of one kind and acts on it; stays where it is when there is none left."""
+
+    view: MapView = eqx.field(static=True)
+    piece: str = eqx.field(static=True)
+    """What it walks to, one of `view.pieces`."""
+    action: int = eqx.field(static=True)
+    """What it does there."""
+
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """See `ScriptedPlayer.choose`; chance plays no part."""
+        closer = closer_moves(self.view, obs, self.piece)
+        scores = jnp.full(avail.shape, _NEVER).at[..., STAY].set(_WAIT).at[..., self.action].set(_ACT)
+        for move in MOVES:
+            scores = scores.at[..., move].set(jnp.where(closer[..., move], _CLOSER, _NEVER))
+        return greedy(scores, avail)
+
+
+class WithoutScript(ScriptedPlayer):
+    """Any legal action but one, all equally likely."""
+
+    action: int = eqx.field(static=True)
+    """What it never does."""
+
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """See `ScriptedPlayer.choose`."""
+        return random_legal(avail.at[..., self.action].set(False), key)
+
+
+def closer_moves(view: MapView, obs: Array, piece: str) -> Array:
+    """Which steps begin a shortest way to the nearest `piece`.
+
+    Args:
+        view: the layout of the observation.
+        obs: [..., O], of seats in any number of games.
+        piece: one of `view.pieces`.
+
+    Returns:
+        [..., 4] bool, in the order of `MOVES`; all false on such a piece, without any left, or out of the game.
+    """
+    pictures = pack(view.maps(obs).reshape(*obs.shape[:-1], view.channels, -1) > 0)
+    own, blocks, goals = (apart(pictures[..., index, :]) for index in (0, view.channel("block"), view.channel(piece)))
+    free = tuple(~word for word in blocks)
+    nearer = one_step_short(view.board, own, goals, free)
+    steps = jnp.stack([overlap(side, nearer) for side in neighbours(view.board, own)], axis=-1)
+    return steps & ~overlap(own, goals)[..., None]
+
+
+def nearest_stag(env: Any) -> NearestScript:
+    """Walks to the nearest stag and hunts it, whoever else comes."""
+    return NearestScript(env.map_view, "stag", HUNT_STAG)
+
+
+def nearest_hare(env: Any) -> NearestScript:
+    """Walks to the nearest hare and hunts it."""
+    return NearestScript(env.map_view, "hare", HUNT_HARE)
+
+
+def nearest_drift(env: Any) -> NearestScript:
+    """Walks to the nearest drift and shovels: a cooperator."""
+    return NearestScript(env.map_view, "drift", SHOVEL)
+
+
+def never_shovels(env: Any) -> WithoutScript:
+    """Walks about at random and leaves the work to others: a defector."""
+    return WithoutScript(SHOVEL)

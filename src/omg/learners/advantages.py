@@ -1,0 +1,146 @@
+"""How good actions turned out to be: targets and advantages of played episodes, by walking back from their ends.
+
+The time limit does not end a game: a cut episode bootstraps from the slot behind its last step, an ended one does not.
+Letters in shapes: B episodes, T steps, m seats (or 1 where all get the same reward).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from omg.components import masked_mean
+
+
+def generalised_advantages(
+    reward: Array, values: Array, terminated: Array, mask: Array, gamma: float, gae_lambda: float
+) -> Array:
+    """Generalised advantage estimates (Schulman et al., 2016).
+
+        delta_t = r_t + gamma (1 - terminated_t) V_{t+1} - V_t
+        A_t     = delta_t + gamma lambda (1 - terminated_t) A_{t+1},      A behind the last played step is 0
+
+    Args:
+        reward: [B, T, m or 1].
+        values: [B, T+1, m], the critic's at every slot.
+        terminated: [B, T] bool.
+        mask: [B, T] of ones for steps that were played, zeros behind them.
+        gamma: Discount factor.
+        gae_lambda: 0: one-step errors; 1: whole returns less the value.
+
+    Returns:
+        [B, T, m]; zero where nothing was played.
+    """
+    goes_on = (1.0 - terminated.astype(jnp.float32))[..., None]
+    delta = (reward + gamma * goes_on * values[:, 1:] - values[:, :-1]) * mask[..., None]
+
+    def back(after: Array, at_step: tuple[Array, ...]) -> tuple[Array, Array]:
+        error, weight = at_step
+        advantage = error + weight * after
+        return advantage, advantage
+
+    # Behind the last played step every error is zero, and so is what is carried from there.
+    steps = _time_first(delta, gamma * gae_lambda * goes_on)
+    return jnp.swapaxes(lax.scan(back, jnp.zeros_like(delta[:, 0]), steps, reverse=True)[1], 0, 1)
+
+
+def lambda_targets(
+    reward: Array, values: Array, terminated: Array, mask: Array, gamma: float, td_lambda: float
+) -> Array:
+    """TD(lambda) targets: what a step was worth, by the rewards behind it and the values along the way.
+
+        G_t = r_t + gamma (1 - terminated_t) ((1 - lambda) V_{t+1} + lambda G_{t+1})
+
+    where G_{t+1} is V_{t+1} itself behind the last played step.
+
+    Args:
+        reward: [B, T, m or 1].
+        values: [B, T+1, m], e.g. a target network's value of the action taken in each slot.
+        terminated: [B, T] bool.
+        mask: [B, T] of ones for steps that were played, zeros behind them.
+        gamma: Discount factor.
+        td_lambda: 0: one-step targets; 1: whole returns.
+
+    Returns:
+        [B, T, m]; the value itself where nothing was played.
+    """
+    goes_on = (1.0 - terminated.astype(jnp.float32))[..., None]
+    played = mask[..., None] > 0
+    reward = jnp.broadcast_to(reward, values[:, :-1].shape)
+
+    def back(after: Array, at_step: tuple[Array, ...]) -> tuple[Array, Array]:
+        reward, weight, value, next_value, played = at_step
+        target = reward + weight * ((1.0 - td_lambda) * next_value + td_lambda * after)
+        target = jnp.where(played, target, value)
+        return target, target
+
+    steps = _time_first(reward, gamma * goes_on, values[:, :-1], values[:, 1:], played)
+    return jnp.swapaxes(lax.scan(back, values[:, -1], steps, reverse=True)[1], 0, 1)
+
+
+def standardised(values: Array, mask: Array) -> Array:
+    """Values [B, T, m] less their mean and over their deviation, both over the masked steps [B, T] and all seats."""
+    mean = masked_mean(values, mask)
+    deviation = jnp.sqrt(masked_mean((values - mean) ** 2, mask))
+    return (values - mean) / (deviation + 1e-8) * mask[..., None]
+
+
+class ValueScale(NamedTuple):
+    """Running mean and mean square of returns, by which a critic's outputs are scaled; older ones fade."""
+
+    mean: Array
+    """float32 scalar, the faded sum of the batches' means; divided by `weight` it is their average."""
+    square: Array
+    """float32 scalar, the same of the means of squares."""
+    weight: Array
+    """float32 scalar, the faded count of batches as a share of 1; 0 before the first."""
+
+    def read(self, values: Array, mask: Array) -> ValueScale:
+        """With another batch of returns [B, T, m] and mask [B, T] taken in."""
+        news = (masked_mean(values, mask), masked_mean(values**2, mask), jnp.float32(1.0))
+        return ValueScale(*(_FADE * old + (1.0 - _FADE) * new for old, new in zip(self, news, strict=True)))
+
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and deviation; 0 and 1 before the first batch."""
+        weight = jnp.maximum(self.weight, 1e-6)
+        mean, known = self.mean / weight, self.weight > 0
+        deviation = jnp.sqrt(jnp.maximum(self.square / weight - mean**2, 1e-4))
+        return jnp.where(known, mean, 0.0), jnp.where(known, deviation, 1.0)
+
+    def change_to(self, new: ValueScale) -> tuple[Array, Array]:
+        """Gain and offset that turn outputs on this scale into outputs on a new one of the same meaning.
+
+        Outputs that were made before the first batch mean nothing yet: they stay, so that they come to lie about the
+        mean of the returns, instead of having to learn it.
+        """
+        (mean, deviation), (new_mean, new_deviation) = self.moments, new.moments
+        known = self.weight > 0
+        gain, offset = deviation / new_deviation, (mean - new_mean) / new_deviation
+        return jnp.where(known, gain, 1.0), jnp.where(known, offset, 0.0)
+
+    def shrink(self, values: Array) -> Array:
+        """From returns to the critic's scale."""
+        mean, deviation = self.moments
+        return (values - mean) / deviation
+
+    def stretch(self, values: Array) -> Array:
+        """From the critic's scale to returns."""
+        mean, deviation = self.moments
+        return values * deviation + mean
+
+
+_FADE = 0.95
+"""Share of the old statistics that stays when a round of episodes is read."""
+
+
+def unscaled() -> ValueScale:
+    """Before the first batch: values stay as they are."""
+    return ValueScale(*(jnp.zeros((), jnp.float32) for _ in range(3)))
+
+
+def _time_first(*values: Array) -> tuple[Array, ...]:
+    """[B, T, ...] each -> [T, B, ...] each."""
+    return tuple(jnp.swapaxes(value, 0, 1) for value in values)

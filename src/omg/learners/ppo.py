@@ -1,0 +1,340 @@
+"""`ppo_learner`: proximal policy optimisation, with a critic for every seat (IPPO) or a central one (MAPPO).
+
+An update takes the episodes that have just been played and nothing else. With pi the probabilities that actions are
+drawn with, pi_old those they were drawn with (computed from the parameters at the start of the update, which are the
+ones that played), A generalised advantages and R = A + V the critic's targets:
+
+    ratio = pi(a_t) / pi_old(a_t)
+    loss  = - mean of min(ratio A, clip(ratio, 1 - ppo_clip, 1 + ppo_clip) A)  -  entropy_coef * mean entropy of pi
+    critic_loss = mean of (V - R)^2
+
+`ppo_epochs` passes are made over the episodes, each in `ppo_minibatches` parts of whole episodes; advantages, targets
+and pi_old stay. The critic is a network of its own with an optimiser of its own: it sees what its seat sees, or the
+global state and the seat's number (`critic_input`). It works on returns scaled to mean 0 and deviation 1
+(`normalise_value`); when the scale moves, its last layer is moved along, so that what it says stays the same.
+
+An opponent model learns by a loss and an optimiser of its own, once per update; its features enter actor and critic
+detached.
+
+Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features, U actions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components.schedules import linear
+from omg.components.selectors import multinomial_log_probabilities
+from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
+from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
+from omg.learners.optimisers import build_optimiser, clip_by_norm
+from omg.learners.seats import SeatLearner
+from omg.modules.agents import Agent, as_one_hot
+from omg.modules.critics import CRITICS, Critic, CriticSizes
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.envs.base import EnvSpec
+
+_WITH_MEMORY = ("rnn", "idv_rnn")
+
+
+class PPOState(NamedTuple):
+    """Everything that learning changes."""
+
+    mac: BasicMAC
+    critic: Critic
+    opt_state: optax.OptState
+    critic_opt_state: optax.OptState
+    model_opt_state: optax.OptState
+    scale: ValueScale
+    """Of the critic's outputs; without `normalise_value` it stays empty."""
+    updates: Array
+    """int32 scalar, updates so far, each of all its passes."""
+
+
+class Round(NamedTuple):
+    """What all passes of an update share. Every array has the episodes as its first axis."""
+
+    columns: Columns
+    inputs: Array | None
+    """[B, T+1, m, F], the agent's features; None for none."""
+    parts: tuple[Array, ...]
+    """The critic's input, [B, T+1 or 1, m or 1, width] each."""
+    avail: Array
+    """[B, T, m, U]."""
+    actions: Array
+    """[B, T, m]."""
+    mask: Array
+    """[B, T]."""
+    log_old: Array
+    """[B, T, m], logarithm of the probability that each action was drawn with."""
+    advantages: Array
+    """[B, T, m]."""
+    targets: Array
+    """[B, T, m], on the critic's scale."""
+    values_old: Array
+    """[B, T, m], the critic's before the update, on its scale."""
+
+
+class PPOLearner(SeatLearner):
+    """IPPO or MAPPO by configuration, in all seats or in those that a team leaves to it."""
+
+    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+        super().__init__(config, spec, team, partners)
+        self.optimiser = build_optimiser(config)
+        self.critic_optimiser = build_optimiser(config, config.critic_lr)
+
+    def needs_state(self) -> bool:
+        """Whether updates read the global state: as the agents' view, or as the critic's."""
+        return self.config.obs_is_state or self.config.critic_input == "state"
+
+    def init(self, key: Array) -> PPOState:
+        """New networks."""
+        mac_key, critic_key = jax.random.split(key)
+        mac = build_mac(self.config, self.spec, mac_key, self.partners)
+        critic = self._build_critic(mac, critic_key)
+        return PPOState(
+            mac=mac,
+            critic=critic,
+            opt_state=self.optimiser.init(mac.agent),
+            critic_opt_state=self.critic_optimiser.init(critic),
+            model_opt_state=self.model_optimiser.init(self.trained(mac.opponent_model)),
+            scale=unscaled(),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def update(
+        self, state: PPOState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+    ) -> tuple[PPOState, dict[str, Array]]:
+        """All passes over the episodes just played.
+
+        Args:
+            state: From `init` or the update before.
+            batch: The episodes that the policy in `state` has just played.
+            episode: Not used.
+            t_env: Scalar integer, environment steps when they were played; gives the floor they were played with.
+            key: Randomness of the parts of a pass, and of opponent models that need any.
+
+        Returns:
+            The new state and the metrics, with m the loss mask repeated over the seats. Means over all gradient steps:
+
+            - `loss`: sum(m (-min(ratio A, clip(ratio) A) - entropy_coef H(pi))) / sum(m)
+            - `policy_loss`: the same without the entropy
+            - `entropy`: sum(m H(pi)) / sum(m)
+            - `approx_kl`: sum(m (ratio - 1 - log ratio)) / sum(m)
+            - `clip_fraction`: sum(m [|ratio - 1| > ppo_clip]) / sum(m)
+            - `critic_loss`: sum(m (V - R)^2) / sum(m), on the critic's scale
+            - `grad_norm`, `critic_grad_norm`: Euclidean norms of all gradients of either before clipping
+
+            Before the first of them, in units of the reward: `value_mean`, `target_mean`, `advantage_mean` (masked
+            means of V, R and A as estimated) and `explained_variance` = 1 - var(R - V) / var(R).
+        """
+        config = self.config
+        model_key, order_key = jax.random.split(key)
+        columns = state.mac.columns(batch, self.main_seats(batch))
+        changed = self._learn_model(state, batch, columns, t_env, model_key)
+        epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
+        critic, scale, round_, estimates = self._estimate(state, batch, columns, changed.features, epsilon)
+
+        def step(carry: tuple[Any, ...], chosen: Array) -> tuple[tuple[Any, ...], dict[str, Array]]:
+            agent, critic, opt_state, critic_opt_state = carry
+            # Without parts the order of the episodes means nothing, and they need not be copied.
+            part = round_ if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], round_)
+            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(
+                agent, state.mac, part, epsilon
+            )
+            critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, part)
+            gradients, norm = clip_by_norm(gradients, config.grad_norm_clip)
+            critic_gradients, critic_norm = clip_by_norm(critic_gradients, config.grad_norm_clip)
+            moves, opt_state = self.optimiser.update(gradients, opt_state)
+            critic_moves, critic_opt_state = self.critic_optimiser.update(critic_gradients, critic_opt_state)
+            metrics |= {"critic_loss": critic_loss, "grad_norm": norm, "critic_grad_norm": critic_norm}
+            agent, critic = optax.apply_updates((agent, critic), (moves, critic_moves))
+            return (agent, critic, opt_state, critic_opt_state), metrics
+
+        start = (state.mac.agent, critic, state.opt_state, state.critic_opt_state)
+        order = self._order(order_key, batch.actions.shape[0])
+        (agent, critic, opt_state, critic_opt_state), metrics = lax.scan(step, start, order)
+        new_state = PPOState(
+            mac=dataclasses.replace(state.mac, agent=agent, opponent_model=changed.model),
+            critic=critic,
+            opt_state=opt_state,
+            critic_opt_state=critic_opt_state,
+            model_opt_state=changed.opt_state,
+            scale=scale,
+            updates=state.updates + 1,
+        )
+        means = {name: values.mean() for name, values in metrics.items()}
+        return new_state, means | estimates | changed.metrics
+
+    def critic_parts(self, batch: EpisodeBatch, columns: Columns, inputs: Array | None) -> tuple[Array, ...]:
+        """What the critic reads, [B, T+1 or 1, m or 1, width] each.
+
+        Args:
+            batch: Episodes.
+            columns: The same, as the seats that learn saw them.
+            inputs: [B, T+1, m, F], the features that the agent has too; None for none.
+        """
+        config, batch_size = self.config, batch.actions.shape[0]
+        seats = columns.model_inputs().seats
+        seat = jax.nn.one_hot(jnp.broadcast_to(seats, (batch_size, *seats.shape[1:])), self.spec.n_agents)
+        if config.critic_input == "state":
+            parts = [batch.state[:, :, None], seat]
+        else:
+            parts = [as_one_hot(columns.seen, config.obs_one_hot)]
+            if config.obs_last_action:
+                parts.append(jax.nn.one_hot(columns.own_last, self.spec.n_actions))
+            if config.obs_agent_id:
+                parts.append(seat)
+        return (*parts, inputs) if inputs is not None else tuple(parts)
+
+    def _build_critic(self, mac: BasicMAC, key: Array) -> Critic:
+        config, spec = self.config, self.spec
+        if config.critic_input == "state":
+            widths = [spec.state_dim, spec.n_agents]
+        else:
+            widths = [mac.agent.sizes.seen_dim]
+            widths += [spec.n_actions] if config.obs_last_action else []
+            widths += [spec.n_agents] if config.obs_agent_id else []
+        features = mac.agent.sizes.feature_dim
+        widths += [features] if features else []
+        name = config.critic or ("rnn" if config.agent in _WITH_MEMORY else "mlp")
+        return CRITICS[name](CriticSizes(tuple(widths), config.critic_hidden_dim, config.mlp_second_dim), key=key)
+
+    def _order(self, key: Array, episodes: int) -> Array:
+        """The episodes of each gradient step, [epochs * parts, episodes of a part]."""
+        config = self.config
+        if config.ppo_minibatches == 1:
+            return jnp.zeros((config.ppo_epochs, 0), jnp.int32)
+        keys = jax.random.split(key, config.ppo_epochs)
+        order = jax.vmap(lambda epoch_key: jax.random.permutation(epoch_key, episodes))(keys)
+        return order.reshape(config.ppo_epochs * config.ppo_minibatches, -1)
+
+    def _estimate(
+        self, state: PPOState, batch: EpisodeBatch, columns: Columns, features: Array | None, epsilon: Array
+    ) -> tuple[Critic, ValueScale, Round, dict[str, Array]]:
+        """What the passes learn from; the critic and its scale fitted to each other; metrics."""
+        config, seats, mask = self.config, columns.seats, loss_mask(batch)
+        inputs = state.mac.extend(columns, features)
+        parts = self.critic_parts(batch, columns, inputs)
+        avail = self._columns_of(batch.avail, seats)[:, :-1]
+        actions = self._columns_of(batch.actions, seats)[:, :-1]
+        log_old = _at(self._log_probabilities(state.mac, columns, inputs, avail, epsilon), actions)
+        shape = columns.own_last.shape
+        outputs = jnp.broadcast_to(state.critic(parts), shape)
+        values = state.scale.stretch(outputs)
+        advantages = generalised_advantages(
+            self._seat_reward(batch, seats), values, batch.terminated[:, :-1], mask, config.gamma, config.gae_lambda
+        )
+        values = values[:, :-1]
+        targets = advantages + values
+        critic, scale = state.critic, state.scale
+        if config.normalise_value:
+            scale = scale.read(targets, mask)
+            gain, offset = state.scale.change_to(scale)
+            critic, outputs = rescaled(critic, gain, offset), outputs * gain + offset
+        metrics = {
+            "value_mean": masked_mean(values, mask),
+            "target_mean": masked_mean(targets, mask),
+            "advantage_mean": masked_mean(advantages, mask),
+            "explained_variance": 1.0 - _variance(advantages, mask) / jnp.maximum(_variance(targets, mask), 1e-8),
+        }
+        round_ = Round(
+            columns=columns,
+            inputs=inputs,
+            parts=parts,
+            avail=avail,
+            actions=actions,
+            mask=mask,
+            log_old=log_old,
+            advantages=standardised(advantages, mask) if config.normalise_advantage else advantages,
+            targets=scale.shrink(targets),
+            values_old=outputs[:, :-1],
+        )
+        return critic, scale, lax.stop_gradient(round_), metrics
+
+    def _log_probabilities(
+        self, mac: BasicMAC, columns: Columns, inputs: Array | None, avail: Array, epsilon: Array
+    ) -> Array:
+        """Logarithms of the probabilities that actions are drawn with, [B, T, m, U]."""
+        logits = mac.values(columns, mac.remember(columns, mac.embed(columns, inputs)))[:, :-1]
+        return multinomial_log_probabilities(logits, avail, epsilon)
+
+    def _policy_loss(self, agent: Agent, mac: BasicMAC, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
+        config, mask = self.config, part.mask
+        player = dataclasses.replace(mac, agent=agent)
+        log_pi = self._log_probabilities(player, part.columns, part.inputs, part.avail, epsilon)
+        # What was played was legal; padding may hold an illegal action, whose logarithm is no number to reckon with.
+        log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, part.actions) - part.log_old, 0.0)
+        ratio = jnp.exp(log_ratio)
+        entropy = masked_mean(-(jnp.exp(log_pi) * jnp.where(part.avail, log_pi, 0.0)).sum(axis=-1), mask)
+        policy_loss = -masked_mean(clipped_surrogate(ratio, part.advantages, config.ppo_clip), mask)
+        loss = policy_loss - config.entropy_coef * entropy
+        clipped = (jnp.abs(ratio - 1.0) > config.ppo_clip).astype(jnp.float32)
+        metrics = {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "entropy": entropy,
+            "approx_kl": masked_mean(ratio - 1.0 - log_ratio, mask),
+            "clip_fraction": masked_mean(clipped, mask),
+        }
+        return loss, metrics
+
+    def _critic_loss(self, critic: Critic, part: Round) -> Array:
+        values = jnp.broadcast_to(critic(part.parts), part.columns.own_last.shape)[:, :-1]
+        return masked_mean(value_error(values, part.values_old, part.targets, self.config.ppo_value_clip), part.mask)
+
+
+def clipped_surrogate(ratio: Array, advantage: Array, clip: float) -> Array:
+    """PPO's objective, to be raised: the worse of the weighed advantage with and without limits, element by element.
+
+    Args:
+        ratio: Probability of what was done, now over then.
+        advantage: How much better than expected it was.
+        clip: How far from 1 the ratio is of use. Its gradient is zero where the advantage would push it on from there.
+    """
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def value_error(values: Array, old: Array, targets: Array, clip: float | None) -> Array:
+    """Squared errors of a critic, element by element.
+
+    Args:
+        values: What it says now.
+        old: What it said before the update.
+        targets: What it should say.
+        clip: How far from `old` it is of use to move; the larger of both errors counts. None: no limit.
+    """
+    error = (values - targets) ** 2
+    if clip is None:
+        return error
+    return jnp.maximum(error, (old + jnp.clip(values - old, -clip, clip) - targets) ** 2)
+
+
+def rescaled(critic: Critic, gain: Array, offset: Array) -> Critic:
+    """The critic that says `gain` times what the given one says, plus `offset`: its last layer moves (as in PopArt)."""
+    layer = critic.value
+    return eqx.tree_at(
+        lambda network: (network.value.weight, network.value.bias),
+        critic,
+        (layer.weight * gain, layer.bias * gain + offset),
+    )
+
+
+def _variance(values: Array, mask: Array) -> Array:
+    mean = masked_mean(values, mask)
+    return masked_mean((values - mean) ** 2, mask)
+
+
+def _at(values: Array, index: Array) -> Array:
+    """[..., U] and [...] -> [...]."""
+    return jnp.take_along_axis(values, index[..., None], axis=-1)[..., 0]

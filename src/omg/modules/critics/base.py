@@ -1,0 +1,75 @@
+"""What every critic provides, the sizes it is built from, and its first layer.
+
+What a critic reads comes in parts (the state, a seat's view, who it is, ...). Some are the same for all seats; these
+are weighed once and then repeated, instead of repeating the part and weighing every copy.
+
+Letters in shapes: B episodes, T time slots, m seats, W width of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import jax.numpy as jnp
+from jax import Array
+
+from omg.modules.layers import Linear, rows_times
+
+
+class CriticSizes(NamedTuple):
+    """All a critic's shapes depend on; a constant of the compiled program."""
+
+    parts: tuple[int, ...]
+    """Widths of the parts of its input, in the order in which they are given."""
+    hidden_dim: int
+    second_dim: int | None = None
+    """Width of a feed-forward critic's second layer; None: that of the first."""
+    n_actions: int = 0
+    """U, of critics that value every action."""
+
+    @property
+    def input_dim(self) -> int:
+        """Width of all parts together."""
+        return sum(self.parts)
+
+
+class Critic(Protocol):
+    """A network, i.e. a pytree whose leaves are all float arrays."""
+
+    value: Linear
+    """[W, 1], the last layer."""
+
+    def __call__(self, parts: Sequence[Array]) -> Array:
+        """What episodes are worth to each seat from every slot on.
+
+        Args:
+            parts: Arrays [B or 1, T or 1, m or 1, width], which broadcast to [B, T, m, width].
+
+        Returns:
+            [B, T, m].
+        """
+        ...
+
+
+def weigh_parts(layer: Linear, sizes: CriticSizes, parts: Sequence[Array]) -> Array:
+    """The layer's sum over all parts, as if they were repeated to equal shapes and put side by side.
+
+    Args:
+        layer: [input_dim, W].
+        sizes: What the rows of the layer mean.
+        parts: Arrays [..., width] with leading axes that broadcast against each other.
+
+    Returns:
+        [..., W], the bias included.
+    """
+    widths = tuple(part.shape[-1] for part in parts)
+    if widths != sizes.parts:
+        raise ValueError(f"parts of widths {widths} given; the critic was built for {sizes.parts}")
+    total, row = layer.bias, 0
+    for part, width in zip(parts, widths, strict=True):
+        total = total + rows_times(part, layer.weight[row : row + width])
+        row += width
+    # A part may be the only one with some axis, and none has to be of full shape.
+    leading = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return jnp.broadcast_to(total, (*leading, layer.weight.shape[-1]))

@@ -1,0 +1,69 @@
+"""`rnn` and `mlp`: what the game is worth to a seat, with and without memory of what came before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.modules.critics.base import CriticSizes, weigh_parts
+from omg.modules.layers import Linear
+from omg.modules.recurrent import unroll_rows
+
+
+class RecurrentCritic(eqx.Module):
+    """Linear -> ReLU -> GRU -> Linear, from the first slot of the episodes on."""
+
+    fc1: Linear
+    """[input, H]."""
+    input_gates: Linear
+    """[H, 3H]."""
+    hidden_gates: Linear
+    """[H, 3H]."""
+    value: Linear
+    """[H, 1]."""
+    sizes: CriticSizes = eqx.field(static=True)
+
+    def __init__(self, sizes: CriticSizes, *, key: Array):
+        keys = jax.random.split(key, 4)
+        self.sizes = sizes
+        self.fc1 = Linear(sizes.input_dim, sizes.hidden_dim, key=keys[0])
+        self.input_gates = Linear(sizes.hidden_dim, 3 * sizes.hidden_dim, key=keys[1])
+        self.hidden_gates = Linear(sizes.hidden_dim, 3 * sizes.hidden_dim, key=keys[2])
+        self.value = Linear(sizes.hidden_dim, 1, key=keys[3])
+
+    def __call__(self, parts: Sequence[Array]) -> Array:
+        """See `Critic.__call__`: parts -> [B, T, m]."""
+        gates_in = self.input_gates(jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts)))
+        batch, _, seats, _ = gates_in.shape
+        start = jnp.zeros((batch, seats, self.sizes.hidden_dim))
+        hidden = unroll_rows(gates_in, start, self.hidden_gates.weight, self.hidden_gates.bias)
+        return self.value(hidden)[..., 0]
+
+
+class FeedForwardCritic(eqx.Module):
+    """Linear -> ReLU -> Linear -> ReLU -> Linear."""
+
+    fc1: Linear
+    """[input, W]."""
+    fc2: Linear
+    """[W, second width]."""
+    value: Linear
+    """[second width, 1]."""
+    sizes: CriticSizes = eqx.field(static=True)
+
+    def __init__(self, sizes: CriticSizes, *, key: Array):
+        keys = jax.random.split(key, 3)
+        second = sizes.hidden_dim if sizes.second_dim is None else sizes.second_dim
+        self.sizes = sizes
+        self.fc1 = Linear(sizes.input_dim, sizes.hidden_dim, key=keys[0])
+        self.fc2 = Linear(sizes.hidden_dim, second, key=keys[1])
+        self.value = Linear(second, 1, key=keys[2])
+
+    def __call__(self, parts: Sequence[Array]) -> Array:
+        """See `Critic.__call__`: parts -> [B, T, m]."""
+        hidden = jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts))
+        return self.value(jax.nn.relu(self.fc2(hidden)))[..., 0]

@@ -206,7 +206,7 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
             "env",
             "sc3",
             "Unknown environment (key env) 'sc3'. Did you mean 'sc2'? "
-            "Allowed: foraging, sc2, snowdrift, stag_hunt, toy_grid.",
+            "Allowed: foraging, gymma, jaxmarl, pettingzoo, predator_prey, sc2, snowdrift, stag_hunt, toy_grid.",
         ),
         ("env", [1], "Unknown environment (key env) '[1]'."),
         ("lrr", 1, "Unknown key 'lrr'. Did you mean 'lr'? `omg config` lists all keys with their help."),
@@ -331,7 +331,7 @@ def test_mixer_implies_a_common_reward() -> None:
         ({"early_stop_value": 0.9}, "early_stop_metric: missing, but early_stop_value=0.9 is given"),
         (
             {"am_model": "omg_am"},
-            "learner: got q_learner, which cannot train am_model=omg_am. Allowed: omg_learner, am_",
+            "learner: got q_learner, which cannot train am_model=omg_am. Allowed: omg_learner, omg_ppo_learner, am_",
         ),
         ({"learner": "omg_learner"}, "am_model: got none_am, but learner=omg_learner trains omg_am. Allowed: omg_am"),
         (

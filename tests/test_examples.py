@@ -21,7 +21,7 @@ def example(name: str) -> Callable[..., Any]:
 
 def test_every_example_is_short_and_tested_here() -> None:
     scripts = {path.stem: path.read_text() for path in EXAMPLES.glob("*.py")}
-    assert set(scripts) == {"play_random", "train_and_load", "pettingzoo_loop", "many_seeds"}
+    assert set(scripts) == {"play_random", "train_and_load", "pettingzoo_loop", "many_seeds", "own_game"}
     for name, text in scripts.items():
         assert text.count("\n") < 40
         assert f"python examples/{name}.py" in text
@@ -56,3 +56,11 @@ def test_many_seeds_draws_one_figure(tmp_path: Path, capsys: pytest.CaptureFixtu
     text = capsys.readouterr().out
     assert "seed 1: score " in text
     assert "seed 2: score " in text
+
+
+def test_own_game_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # As when the script is run: its folder is where modules are looked for first, by the workers too.
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    score = example("own_game")(**TINY, workers=2, local_results_path=str(tmp_path))
+    assert -4 <= score <= 2
+    assert f"return {score:.2f}, the best is 2; run folder: {tmp_path}" in capsys.readouterr().out

@@ -16,8 +16,8 @@ from omg.components import EpisodeBatch
 from omg.controllers import BasicMAC, TeamDraw
 from omg.errors import UserError
 from omg.learners import OMGLearner, QLearner, QState, build_learner
-from omg.learners.omg import Selection, state_value
-from omg.modules.opponent_models import InputStatistics
+from omg.learners.subgoals import Selection
+from omg.modules.opponent_models import InputStatistics, state_value
 from played import (
     ENDED,
     LENGTHS,
@@ -119,8 +119,9 @@ def slow_selection(learner: OMGLearner, mac: BasicMAC, batch: EpisodeBatch, infe
 
 
 def selector(learner: OMGLearner) -> Callable[..., Selection]:
-    def select(mac: BasicMAC, batch: EpisodeBatch, inferred: Array, key: Array) -> Selection:
-        return learner.select(mac, batch, mac.columns(batch, learner.main_seats(batch)), inferred, key)
+    def select(state: QState, batch: EpisodeBatch, inferred: Array, key: Array) -> Selection:
+        columns = state.mac.columns(batch, learner.main_seats(batch))
+        return learner.select(state, batch, columns, inferred, key)
 
     return fast_jit(select)
 
@@ -145,7 +146,7 @@ def test_selector_equals_trying_every_candidate(case: str):
     learner = build(team, **changes)
     state, batch, inferred = drawn_state(learner), data(learner), subgoals(learner)
     select = selector(learner)
-    selection = select(state.mac, learner.keep(batch), inferred, KEY)
+    selection = select(state, learner.keep(batch), inferred, KEY)
     expected = slow_selection(learner, state.mac, batch, inferred)
     assert len({offset for offset, _, _ in expected.values()}) > 1
     for (b, t, i), (offset, (mean, log_var), spread) in expected.items():
@@ -154,7 +155,7 @@ def test_selector_equals_trying_every_candidate(case: str):
         np.testing.assert_allclose(selection.log_var[b, t, i], log_var, atol=1e-5)
         assert float(selection.spread[b, t, i]) == pytest.approx(spread, abs=1e-5)
     # What lies behind the end of an episode is never looked at.
-    other = select(state.mac, learner.keep(behind_the_end(batch)), inferred, KEY)
+    other = select(state, learner.keep(behind_the_end(batch)), inferred, KEY)
     for b, t in counted_steps():
         assert same_bytes(jax.tree.map(lambda x: x[b, t], other), jax.tree.map(lambda x: x[b, t], selection))  # noqa: B023
 
@@ -163,8 +164,8 @@ def test_selector_carries_the_state_of_the_inferred_subgoals():
     learner = build(ONE_SEAT)
     state, batch = drawn_state(learner), data(learner)
     select = selector(learner)
-    one = select(state.mac, learner.keep(batch), subgoals(learner), KEY)
-    other = select(state.mac, learner.keep(batch), subgoals(learner, seed=4), KEY)
+    one = select(state, learner.keep(batch), subgoals(learner), KEY)
+    other = select(state, learner.keep(batch), subgoals(learner, seed=4), KEY)
     # The first step has no past; later ones do. The shortest episode has but one candidate left in its second step.
     difference = np.abs(np.asarray(one.spread) - np.asarray(other.spread))
     np.testing.assert_allclose(difference[:, 0], 0.0, atol=1e-6)
@@ -177,7 +178,7 @@ def test_selector_carries_the_state_of_the_inferred_subgoals():
 def test_fixed_offsets(mode: str, horizon: int, wanted: int):
     learner = build(subgoal_mode=mode, omg_horizon=horizon)
     state, batch = drawn_state(learner), data(learner)
-    selection = selector(learner)(state.mac, batch, subgoals(learner), KEY)
+    selection = selector(learner)(state, batch, subgoals(learner), KEY)
     prior = state.mac.opponent_model.prior
     codes = np.asarray(fast_jit(lambda seen: prior.encode(seen))(batch.obs)[0])
     for b, t in counted_steps():
@@ -190,7 +191,7 @@ def test_random_offsets_are_uniform():
     learner = build(subgoal_mode="random", omg_horizon=4)
     state, batch = drawn_state(learner), data(learner)
     select, keys = selector(learner), jax.random.split(KEY, 500)
-    many = np.asarray(jax.vmap(lambda key: select(state.mac, batch, subgoals(learner), key).offset)(keys))
+    many = np.asarray(jax.vmap(lambda key: select(state, batch, subgoals(learner), key).offset)(keys))
     for b, t in counted_steps():
         left = LENGTHS[b] - t
         counts = np.bincount(many[:, b, t].reshape(-1), minlength=5)[1:] / many[:, b, t].size
@@ -372,5 +373,5 @@ def test_without_a_given_prior_it_is_learned_along():
 
 
 def test_omg_learner_needs_its_model():
-    with pytest.raises(UserError, match="omg_learner trains am_model=omg_am, got am_model=liam_am"):
+    with pytest.raises(UserError, match="am_model: got liam_am, but a learner of subgoals trains omg_am"):
         OMGLearner(config(am_model="liam_am"), SPEC)

@@ -500,7 +500,7 @@ def test_running_it_again_does_nothing_and_says_what_there_is(
     text = capsys.readouterr().out
     assert text.count(": done") == len(ALL)
     assert re.search(r"small: 1 partner", text)
-    mean, difference = r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\] +\d\.\d\d", r"[+\N{MINUS SIGN}]\d\.\d\d"
+    mean, difference = r"\d\.\d\d \[\d\.\d\d, \d\.\d\d\] +\d\.\d\d", r"[+\N{MINUS SIGN}]\d\.\d\d\d?"
     assert re.search(rf"OMG +{mean} +\n", text)
     compared = rf"{difference} \[{difference}, {difference}\] +(better|worse|not shown)"
     assert re.search(rf"untrained +{mean} +{compared}", text)

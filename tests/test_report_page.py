@@ -154,7 +154,7 @@ def test_names_of_groups_metrics_and_agents() -> None:
     assert group_words("near_prey") == "in the group “near prey”"
     assert metric_words("battle_won").value(0.873) == "87.3 %"
     assert metric_words("return").signed(-1.5) == "\N{MINUS SIGN}1.50"
-    assert metric_words("return").signed(0.0045) == "+0.005"
+    assert metric_words("return").signed(0.0046) == "+0.005"
     assert metric_words("return_normalised").noun == "return, normalised (0 random player, 1 best response)"
     assert (agent_name("iql_liam"), agent_name("mine"), agent_name("mine", {"mine": "Mine"})) == (
         "LIAM",

@@ -20,6 +20,7 @@ from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
 from omg.tracking import RunFolder, RunReporter, Table
 from omg.training.device import chosen_device, prepare
+from omg.training.hosted import build_program
 from omg.training.loop import Trainer
 from omg.training.program import Program
 
@@ -83,7 +84,7 @@ def train_config(config: Config, *, console: Console | None = None, quiet: bool 
     """Trains a resolved configuration."""
     has_gpu = prepare(config.use_cuda)
     config, notes = adjust(config, has_gpu)
-    program = Program(config)  # Refuses what does not fit before there is a folder.
+    program = build_program(config)  # Refuses what does not fit before there is a folder.
     folder = RunFolder.create(config, program.spec.scenario)
     return _run(folder, program, notes, console, quiet)
 
@@ -95,7 +96,7 @@ def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = 
     if opened.status() in ("finished", "stopped"):
         raise UserError(f"{folder}: this run is already {opened.status()}.")
     prepare(config.use_cuda)
-    return _run(opened, Program(config), [], console, quiet)
+    return _run(opened, build_program(config), [], console, quiet)
 
 
 def _run(folder: RunFolder, program: Program, notes: list[str], console: Console | None, quiet: bool) -> Run:
@@ -118,8 +119,10 @@ def _run(folder: RunFolder, program: Program, notes: list[str], console: Console
         folder.set_status("running")
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
-        if config.env == "sc2":
-            reporter.say("sc2: built-in battle simulator")
+        about = "sc2: built-in battle simulator" if config.env == "sc2" else ""
+        about = getattr(program.env, "about", about)
+        if about:
+            reporter.say(about)
         try:
             outcome = Trainer(program, folder.checkpoints, reporter, keep).run()
         except KeyboardInterrupt:

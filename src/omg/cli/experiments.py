@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from omg.cli.jobs import JobsOption, share_gpu
 from omg.cli.lists import read_words
 from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError
@@ -34,6 +35,7 @@ def pipeline(
         str | None, typer.Option("--from", metavar="STAGE", help="Do this stage and all later ones anew.")
     ] = None,
     only: Annotated[str | None, typer.Option("--only", metavar="STAGE", help="Do no other stage.")] = None,
+    jobs: JobsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Run a whole experiment: pool, prior, train, evaluate, report.
@@ -42,6 +44,8 @@ def pipeline(
     Repeat the command to continue: what is done is skipped, and what has changed is done again with all that depends
     on it.
     """
+    share_gpu(jobs)
+
     from omg.experiments.plan import PLAN_FILE, preset_names, preset_summary, read_plan
 
     if name is None:
@@ -60,7 +64,7 @@ def pipeline(
 
     from omg.experiments.pipeline import run_pipeline
 
-    result = run_pipeline(plan, folder, start=start, only=only, console=Console(), quiet=quiet)
+    result = run_pipeline(plan, folder, start=start, only=only, console=Console(), quiet=quiet, jobs=jobs)
     print_verdict(result)
 
 

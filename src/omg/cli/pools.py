@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from omg.cli.jobs import JobsOption, share_gpu
 from omg.cli.lists import EnvConfigOption, read_words
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
@@ -51,6 +52,7 @@ def train(
     which: Annotated[str, typer.Option(metavar="best|last", help="Which agent of a seed becomes the member.")] = "best",
     episodes: Annotated[int, typer.Option(min=1, help="Episodes in which each member is measured.")] = 256,
     env_config: EnvConfigOption = None,
+    jobs: JobsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Train a pool: all seeds of an algorithm as one program, divided among the sets.
@@ -69,6 +71,8 @@ def train(
     counts = {name: read_counts(f"--{name}", text) for name, text in given.items() if text is not None}
     scripts = read_scripts(scripted or [])
 
+    share_gpu(jobs)
+
     from omg.experiments import train_pool
 
     made = train_pool(
@@ -80,6 +84,7 @@ def train(
         which=which,  # type: ignore[arg-type]
         episodes=episodes,
         console=Console(),
+        jobs=jobs,
         quiet=quiet,
     )
     _print_members(made, made.members())

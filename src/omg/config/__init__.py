@@ -8,13 +8,14 @@ from omg.config.checks import adjust, update_rhythm
 from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, parse_config
-from omg.config.sections import ON_POLICY
+from omg.config.sections import ON_POLICY, SUBGOAL_LEARNERS
 from omg.config.teams import POOL, TeamPart, parse_team
 from omg.config.values import read_yaml, write_yaml
 
 __all__ = [
     "ON_POLICY",
     "POOL",
+    "SUBGOAL_LEARNERS",
     "CommandLine",
     "Config",
     "Resolved",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from omg.config.schema import Config, change_config
-from omg.config.sections import ON_POLICY
+from omg.config.sections import ON_POLICY, SUBGOAL_LEARNERS
+from omg.envs import plays_on_host
 from omg.errors import UserError
 
 _WHOLE_TOLERANCE = 1e-3
@@ -31,6 +32,9 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
         changes["use_cuda"] = False
         notes.append("use_cuda: no GPU found, running on the CPU.")
     games = config.batch_size_run
+    if config.runner == "vector" and plays_on_host(config.env, config.env_args):
+        config = change_config(config, runner="parallel")
+        notes.append(f"runner: vector -> parallel, as {config.env} is no JAX program and plays in worker processes.")
     if config.runner == "episode" and games != 1:
         games = changes["batch_size_run"] = 1
         notes.append(f"batch_size_run: {config.batch_size_run} -> 1, as runner=episode plays one game at a time.")
@@ -69,18 +73,16 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
 def _check_model(config: Config) -> None:
     """Refuses learners and opponent models that do not go together."""
     model, learner = config.am_model, config.learner
-    if model == "omg_am" and learner not in ("omg_learner", "am_learner"):
-        raise UserError(
-            f"learner: got {learner}, which cannot train am_model=omg_am. Allowed: omg_learner, am_learner."
-        )
+    subgoals = learner in SUBGOAL_LEARNERS
+    if model == "omg_am" and not subgoals and learner != "am_learner":
+        allowed = ", ".join((*SUBGOAL_LEARNERS, "am_learner"))
+        raise UserError(f"learner: got {learner}, which cannot train am_model=omg_am. Allowed: {allowed}.")
     if learner == "am_learner" and model != "omg_am":
         raise UserError(f"am_model: got {model}, but learner=am_learner trains the prior of omg_am. Allowed: omg_am.")
-    if learner == "omg_learner" and model != "omg_am":
-        raise UserError(f"am_model: got {model}, but learner=omg_learner trains omg_am. Allowed: omg_am.")
-    if learner == "omg_learner" and config.mixer is not None:
-        raise UserError(
-            f"mixer: got {config.mixer}, but learner=omg_learner learns each seat by itself. Allowed: None."
-        )
+    if subgoals and model != "omg_am":
+        raise UserError(f"am_model: got {model}, but learner={learner} trains omg_am. Allowed: omg_am.")
+    if subgoals and config.mixer is not None:
+        raise UserError(f"mixer: got {config.mixer}, but learner={learner} learns each seat by itself. Allowed: None.")
     if learner == "am_learner" and config.pool_set == "heldout":
         raise UserError(
             "pool_set: got heldout, but a prior must not know the players that agents are judged with. "
@@ -92,8 +94,8 @@ def _check_model(config: Config) -> None:
         )
     if config.omg_q_input == "zero" and model == "none_am":
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
-    if config.omg_q_input == "oracle" and (learner != "omg_learner" or config.team is None):
-        raise UserError("omg_q_input: oracle needs a team with learner=omg_learner, e.g. --config=7pool1iql_omg.")
+    if config.omg_q_input == "oracle" and (not subgoals or config.team is None):
+        raise UserError("omg_q_input: oracle needs a team with am_model=omg_am, e.g. --config=7pool1iql_omg.")
     if model == "identity_am" and config.team is None:
         raise UserError("am_model: identity_am names the players of a team; there is none. Give a team name.")
 
@@ -125,7 +127,7 @@ def _check_policy(config: Config, games: int) -> None:
         )
     if learner == "coma_learner" and config.am_model != "none_am":
         raise UserError(f"am_model: got {config.am_model}, but learner=coma_learner trains none. Allowed: none_am.")
-    if learner == "ppo_learner" and games % config.ppo_minibatches:
+    if learner != "coma_learner" and games % config.ppo_minibatches:
         raise UserError(
             f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "
             f"of a round. Allowed: divisors of {games}."

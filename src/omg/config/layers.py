@@ -89,7 +89,8 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _resolve_single(algorithm: str | None, common: Sequence[Layer], command_line: Mapping[str, Any]) -> Resolved:
     resolved = _merge_layers([*common, *_algorithm_layers(algorithm), (COMMAND_LINE, command_line)])
-    _build_game(resolved.config)
+    if not ENVS[resolved.config.env].foreign:
+        _build_game(resolved.config)
     if resolved.config.multi_algs:
         raise UserError(
             f"multi_algs: got True, but --config={algorithm} is one algorithm. Leave multi_algs out, or name a team, "

@@ -29,6 +29,7 @@ NAMES: dict[str, Collection[str]] = {
         "coma_learner",
         "ppo_learner",
         "omg_learner",
+        "omg_ppo_learner",
         "am_learner",
     ),
     "optimizer": ("rmsprop", "adam"),
@@ -52,8 +53,11 @@ NAMES: dict[str, Collection[str]] = {
 """Key -> the words it may have. The words of `mac`, `learner` and `team_draw` repeat `controllers.CONTROLLERS`,
 `learners.LEARNERS` and `controllers.MANNERS`, which import the configuration and so cannot be imported here."""
 
-ON_POLICY = ("coma_learner", "ppo_learner")
+ON_POLICY = ("coma_learner", "ppo_learner", "omg_ppo_learner")
 """Learners that use exactly the episodes just played, each round once."""
+
+SUBGOAL_LEARNERS = ("omg_learner", "omg_ppo_learner")
+"""Learners that train an agent together with the subgoals it infers."""
 
 
 def _whole(value: Any) -> Any:
@@ -129,9 +133,19 @@ class PlaySection(Section):
 
     runner: Name = Field(
         "vector",
-        description="vector: many games in one program; episode, parallel: the same by PyMARL's rules for one, many",
+        description="vector: compiled play; episode, parallel: PyMARL's rules; processes for games that are not JAX",
     )
     batch_size_run: Whole = Field(32, ge=1, description="Games played side by side")
+    workers: Whole | None = Field(
+        None, ge=1, description="parallel: processes that the games are spread over; None: one per core"
+    )
+    worker_timeout: Real = Field(
+        30.0, gt=0, description="parallel: seconds for a step of a worker's games; a reset may take 10 times as long"
+    )
+    worker_failures: Whole = Field(
+        10, ge=0, description="Failures of games in a row, without a whole round between, that a run endures"
+    )
+    save_replay: bool = Field(False, description="Real StarCraft II: write replays after every test")
     mac: Name = Field("basic_mac", description="Controller that chooses the actions of all seats")
     action_selector: Name = Field("epsilon_greedy", description="How an action is picked from the agents' outputs")
     epsilon_start: Real = Field(1.0, ge=0, le=1, description="Chance of a random action at the beginning")

@@ -7,39 +7,95 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from omg.envs.adapters.host import is_hosted
 from omg.envs.base import Env, EnvSpec, EnvState, Observation, Outcome
-from omg.envs.battle import Battle, BattleArgs
-from omg.envs.foraging import Foraging, ForagingArgs
-from omg.envs.snowdrift import Snowdrift, SnowdriftArgs
-from omg.envs.stag_hunt import StagHunt, StagHuntArgs
-from omg.envs.toy_grid import ToyGrid, ToyGridArgs
 from omg.errors import UserError, unknown_name
 
-__all__ = ["ENVS", "Env", "EnvEntry", "EnvSpec", "EnvState", "Observation", "Outcome", "make_env", "parse_env_args"]
+__all__ = [
+    "ENVS",
+    "Env",
+    "EnvEntry",
+    "EnvSpec",
+    "EnvState",
+    "Observation",
+    "Outcome",
+    "make_env",
+    "parse_env_args",
+    "plays_on_host",
+]
 
 
 @dataclass(frozen=True)
 class EnvEntry:
-    """One line of the registry."""
+    """One line of the registry. Modules are named, and imported when asked for: worker processes need no JAX."""
 
-    args: type[BaseModel]
-    """Typed arguments (`env_args`), every field with a help text."""
-    build: Callable[[Any], Env]
-    """Arguments -> game."""
+    module: str
+    """Where the two names below are found, under `omg.envs`."""
+    args_name: str
+    build_name: str
     summary: str
     """One line for `omg envs`."""
+    foreign: bool = False
+    """Whether it stands for the games of another package, which is imported when one of them is built."""
+    on_host: bool = False
+    """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
+
+    @property
+    def args(self) -> type[BaseModel]:
+        """Typed arguments (`env_args`), every field with a help text."""
+        return getattr(import_module(f"omg.envs.{self.module}"), self.args_name)
+
+    @property
+    def build(self) -> Callable[[Any], Env]:
+        """Arguments -> game."""
+        return getattr(import_module(f"omg.envs.{self.module}"), self.build_name)
 
 
 ENVS: dict[str, EnvEntry] = {
-    "sc2": EnvEntry(BattleArgs, Battle, "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator"),
-    "foraging": EnvEntry(ForagingArgs, Foraging, "Level-based foraging on a grid, general-sum"),
-    "stag_hunt": EnvEntry(StagHuntArgs, StagHunt, "Hares for one, stags for two or more, on a board with obstacles"),
-    "snowdrift": EnvEntry(SnowdriftArgs, Snowdrift, "Everybody gains from a removed drift, only those who shovel pay"),
-    "toy_grid": EnvEntry(ToyGridArgs, ToyGrid, "Two players race for two cells that pay only the first to arrive"),
+    "sc2": EnvEntry(
+        "adapters.smac", "BattleArgs", "build_sc2", "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator"
+    ),
+    "foraging": EnvEntry("foraging", "ForagingArgs", "Foraging", "Level-based foraging on a grid, general-sum"),
+    "predator_prey": EnvEntry(
+        "predator_prey", "PredatorPreyArgs", "PredatorPrey", "Slow predators hunt fast prey: MPE's simple_tag"
+    ),
+    "stag_hunt": EnvEntry(
+        "stag_hunt", "StagHuntArgs", "StagHunt", "Hares for one, stags for two or more, on a board with obstacles"
+    ),
+    "snowdrift": EnvEntry(
+        "snowdrift", "SnowdriftArgs", "Snowdrift", "Everybody gains from a removed drift, only those who shovel pay"
+    ),
+    "toy_grid": EnvEntry(
+        "toy_grid", "ToyGridArgs", "ToyGrid", "Two players race for two cells that pay only the first to arrive"
+    ),
+    "gymma": EnvEntry(
+        "adapters.gymma",
+        "GymmaArgs",
+        "GymmaEnv",
+        "Gymnasium games of several agents: lbforaging, rware, your own",
+        foreign=True,
+        on_host=True,
+    ),
+    "pettingzoo": EnvEntry(
+        "adapters.zoo",
+        "PettingZooArgs",
+        "ParallelZooEnv",
+        "Any PettingZoo parallel environment",
+        foreign=True,
+        on_host=True,
+    ),
+    "jaxmarl": EnvEntry(
+        "adapters.jaxmarl",
+        "JaxMARLArgs",
+        "build_jaxmarl",
+        "JaxMARL's games (SMAX, MPE, Overcooked, STORM, Hanabi), compiled",
+        foreign=True,
+    ),
 }
 
 
@@ -62,6 +118,12 @@ def parse_env_args(name: str, env_args: dict[str, Any]) -> BaseModel:
 def make_env(name: str, **env_args: Any) -> Env:
     """Builds a game: `make_env("sc2", map_name="8m").spec.n_agents == 8`."""
     return ENVS[name].build(parse_env_args(name, env_args)) if name in ENVS else _unknown(name)
+
+
+def plays_on_host(name: str, env_args: dict[str, Any]) -> bool:
+    """Whether a configured game is no JAX program; builds nothing that another package would be needed for."""
+    entry = ENVS[name]
+    return entry.on_host if entry.foreign else is_hosted(make_env(name, **env_args))
 
 
 def _unknown(name: str) -> Env:

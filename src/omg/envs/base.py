@@ -9,9 +9,10 @@ Letters in shape comments: B games, A seats (agents), O observation features, S 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from jax import Array
+if TYPE_CHECKING:
+    from jax import Array
 
 EnvState = Any
 """A pytree private to the game; only the game itself knows its layout."""

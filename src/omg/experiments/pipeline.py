@@ -15,7 +15,6 @@ from typing import Any
 
 from rich.console import Console
 
-from omg import api
 from omg.components.files import write_text
 from omg.config import change_config, write_yaml
 from omg.errors import UserError, unknown_name
@@ -31,7 +30,6 @@ from omg.experiments.results import (
     SCORE_COLUMNS,
     evaluation_folder,
     finished_run,
-    known_runs,
     read_rows,
     report_files,
     run_metrics,
@@ -40,6 +38,7 @@ from omg.experiments.results import (
     write_rows,
     write_tables,
 )
+from omg.experiments.runs import finish, finish_all, is_over
 from omg.experiments.stages import STAGES, Ledger, Part
 from omg.pools import PRIOR_FOLDER, Pool
 from omg.tracking import RunFolder
@@ -83,6 +82,7 @@ def run_pipeline(
     only: str | None = None,
     console: Console | None = None,
     quiet: bool = False,
+    jobs: int = 1,
 ) -> PipelineResult:
     """Does what a pipeline still lacks.
 
@@ -93,6 +93,7 @@ def run_pipeline(
         only: a stage; only what it lacks is done, earlier ones must be done.
         console: where to print.
         quiet: no output on the screen.
+        jobs: runs that are trained at once, each in a process of its own; of use where one does not fill a GPU.
 
     Raises:
         UserError: the plan cannot be run, a stage that must be done is not, or another process has the folder.
@@ -116,7 +117,8 @@ def run_pipeline(
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
     with RunFolder(checked.folder).lock():
         ledger = Ledger(checked.folder, say)
-        parts = _Pipeline(checked, shown, ledger, screen, quiet).parts()
+        pipeline = _Pipeline(checked, shown, ledger, screen, quiet, jobs)
+        parts = pipeline.parts()
         _require_earlier(parts, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         prepare(use_cuda=True)
@@ -124,8 +126,12 @@ def run_pipeline(
         wanted = [part for part in parts if only in (None, part.stage)]
         for part in wanted:
             position = STAGES.index(part.stage)
-            if start is None or position >= first:
-                ledger.run(part, anew=position >= first)
+            if start is not None and position < first:
+                continue
+            anew = position >= first
+            if jobs > 1 and part.stage == "train":
+                pipeline.train_ahead([other for other in wanted if other.stage == "train"], anew)
+            ledger.run(part, anew=anew)
         seconds = ledger.seconds(parts)
         write_rows(
             checked.folder / "times.csv",
@@ -149,8 +155,10 @@ def _require_earlier(parts: list[Part], ledger: Ledger, stage: str | None) -> No
 class _Pipeline:
     """The parts of one plan, and how each is done."""
 
-    def __init__(self, checked: CheckedPlan, shown: Path, ledger: Ledger, screen: Console, quiet: bool) -> None:
-        self.checked, self.ledger, self.screen, self.quiet = checked, ledger, screen, quiet
+    def __init__(
+        self, checked: CheckedPlan, shown: Path, ledger: Ledger, screen: Console, quiet: bool, jobs: int
+    ) -> None:
+        self.checked, self.ledger, self.screen, self.quiet, self.jobs = checked, ledger, screen, quiet, jobs
         self.shown = shown
         """The folder as the user wrote it."""
         self.plan = checked.plan
@@ -189,6 +197,7 @@ class _Pipeline:
             episodes=section.episodes,
             console=self.screen,
             quiet=self.quiet,
+            jobs=self.jobs,
         )
 
     def _prior_part(self, pool: Part) -> Part:
@@ -217,16 +226,21 @@ class _Pipeline:
 
     def _finish(self, where: Path, config: Callable[[], Any]) -> None:
         """Brings the run in a folder to its end: a new one, or the one that was interrupted there."""
-        known = known_runs(where)
-        if known and RunFolder.open(known[-1]).status() in ("finished", "stopped"):
+        if is_over(where):
             return
-        if known:
-            run = api.resume(known[-1], console=self.screen, quiet=self.quiet)
-        else:
-            run = api.train_config(config(), console=self.screen, quiet=self.quiet)
-        if run.status == "interrupted":
+        try:
+            finish(config(), console=self.screen, quiet=self.quiet)
+        except KeyboardInterrupt:
             self.ledger.say("continue with the same command")
-            raise KeyboardInterrupt
+            raise
+
+    def train_ahead(self, parts: list[Part], anew: bool) -> None:
+        """Brings the runs of several agents to their end at once, each in a process of its own."""
+        mine = {part.name: part for part in parts if self.ledger.begin(part, anew=anew)}
+        configs = {label: self.checked.agents[label] for label in mine}
+        spent = finish_all(configs, self.jobs, self.checked.folder / "logs", self.ledger.say)
+        for label, seconds in spent.items():
+            self.ledger.spend(mine[label], seconds)
 
     # --------------------------------------------------------------------------------------------------- evaluation
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omg.config import Config, adjust, algorithm_names, resolve
+from omg.config import SUBGOAL_LEARNERS, Config, adjust, algorithm_names, resolve
 from omg.config.teams import looks_like_team
 from omg.controllers.scripted import build_scripted, scripted_names
 from omg.envs import Env, make_env
@@ -52,7 +52,7 @@ class CheckedPlan:
     def uses_prior(self, label: str) -> bool:
         """Whether an agent's training depends on the prior of the pool."""
         config = self.agents[label]
-        return self.plan.prior is not None and config.learner == "omg_learner" and config.prior_path is None
+        return self.plan.prior is not None and config.learner in SUBGOAL_LEARNERS and config.prior_path is None
 
     @property
     def game_settings(self) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _check_subgoals(plan: Plan, agents: dict[str, Config]) -> None:
         return
     width = plan.prior.settings.get("subgoal_dim", Config.model_fields["subgoal_dim"].default)
     for label, config in agents.items():
-        if config.learner == "omg_learner" and config.prior_path is None and config.subgoal_dim != width:
+        if config.learner in SUBGOAL_LEARNERS and config.prior_path is None and config.subgoal_dim != width:
             raise UserError(
                 f"agents.{label}.subgoal_dim: got {config.subgoal_dim}, but the prior has {width}; set "
                 f"prior.subgoal_dim and train.subgoal_dim to the same."

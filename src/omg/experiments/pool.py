@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from omg import api
 from omg.config import Config, adjust, algorithm_names, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
@@ -23,6 +22,7 @@ from omg.controllers.scripted import build_scripted
 from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import play_team
+from omg.experiments.runs import finish, finish_all, known_runs
 from omg.pools import Agent, AgentCard, load_agent
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
@@ -55,6 +55,7 @@ def train_pool(
     episodes: int = 256,
     console: Console | None = None,
     quiet: bool = False,
+    jobs: int = 1,
 ) -> Pool:
     """Trains what a pool still lacks, measures it and adds it.
 
@@ -68,6 +69,7 @@ def train_pool(
         episodes: number of greedy episodes in which each member is measured, in all seats, after training.
         console: where to print.
         quiet: no output on the screen.
+        jobs: algorithms that are trained at once, each in a process of its own; 1 trains them here, one by one.
 
     Returns:
         The pool with all these members.
@@ -89,6 +91,11 @@ def train_pool(
     _check_inputs(pool, configs)
     missing = {algorithm: _missing(pool, config, sets[algorithm]) for algorithm, config in configs.items()}
     prepare(game.use_cuda)
+    if jobs > 1:
+        ahead = {algorithm: configs[algorithm] for algorithm, seats in missing.items() if seats}
+        for config in ahead.values():
+            _check_run(config)
+        finish_all(ahead, jobs, folder / RUNS / "logs", lambda line: _say(screen, line))
     for algorithm, seats in missing.items():
         if seats:
             run = _finished_run(pool, configs[algorithm], screen, quiet)
@@ -243,19 +250,20 @@ def _check_settings(config: Config, stored: Config, whose: str) -> None:
 
 def _finished_run(pool: Pool, config: Config, screen: Console, quiet: bool) -> RunFolder:
     """The run of an algorithm, trained to its end: a new one, one that is continued, or one that is finished."""
-    known = sorted(path.parent for path in Path(config.local_results_path).glob("*/config.yaml"))
+    _check_run(config)
+    try:
+        return finish(config, console=screen, quiet=quiet)
+    except KeyboardInterrupt:
+        _say(screen, f"continue the pool {pool.path} with the same command")
+        raise
+
+
+def _check_run(config: Config) -> None:
+    """Refuses to continue a run that was begun with other settings."""
+    known = known_runs(Path(config.local_results_path))
     if known:
         folder = RunFolder.open(known[-1])
         _check_settings(config, folder.config(), f"the run {folder.path} was begun with")
-        if folder.status() in ("finished", "stopped"):
-            return folder
-        run = api.resume(folder.path, console=screen, quiet=quiet)
-    else:
-        run = api.train_config(config, console=screen, quiet=quiet)
-    if run.status == "interrupted":
-        _say(screen, f"continue the pool {pool.path} with the same command")
-        raise KeyboardInterrupt
-    return RunFolder.open(run.folder)
 
 
 def _add_trained(

@@ -15,6 +15,7 @@ from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.experiments.inference import offset_rows
 from omg.experiments.plan_check import CheckedPlan
+from omg.experiments.runs import known_runs
 from omg.report.curves import plot_curves
 from omg.report.figures import plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, report_input, write_markdown, write_page
@@ -157,11 +158,6 @@ def finished_run(where: Path) -> RunFolder:
     if not runs:
         raise UserError(f"{where}: there is no run.")
     return RunFolder.open(runs[-1])
-
-
-def known_runs(where: Path) -> list[Path]:
-    """Run folders in `where`, oldest first."""
-    return sorted((path.parent for path in where.glob("*/config.yaml")), key=lambda path: path.stat().st_mtime)
 
 
 def _summary(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:

@@ -73,6 +73,7 @@ class Ledger:
         self.say = say
         self.remade: set[str] = set()
         """Titles of the parts that were done since the ledger was opened."""
+        self._begun: set[str] = set()
 
     def record(self, part: Part) -> Record | None:
         """What is known of a part; None if nothing, or if its record cannot be read."""
@@ -108,17 +109,11 @@ class Ledger:
         Returns:
             Whether there was anything to do.
         """
-        anew = anew or any(need.title in self.remade for need in part.needs)
-        if not anew and self.is_done(part):
+        if not self.begin(part, anew=anew):
             self.say(f"{part.title}: done")
             return False
-        known = self.record(part)
-        goes_on = not anew and known is not None and known.fingerprint == part.fingerprint and known.status == "begun"
-        if not goes_on:
-            self._clear(part)
-        before = known.seconds if goes_on and known is not None else 0.0
-        self.say(f"{part.title}: {'continued' if goes_on else 'begun'}")
-        self._write(part, Record(part.fingerprint, "begun", before))
+        begun = self.record(part)
+        before = begun.seconds if begun is not None else 0.0
         started = time.perf_counter()
         try:
             part.work()
@@ -128,6 +123,36 @@ class Ledger:
         self._write(part, Record(part.fingerprint, "done", before + time.perf_counter() - started))
         self.remade.add(part.title)
         return True
+
+    def begin(self, part: Part, *, anew: bool = False) -> bool:
+        """Makes room for a part and notes that it has begun, unless it is done or was begun before.
+
+        Args:
+            part: what is about to be done.
+            anew: even if it is done; so is a part that needs one which was just made. Only once for each part.
+
+        Returns:
+            Whether there is anything to do.
+        """
+        anew = anew or any(need.title in self.remade for need in part.needs)
+        anew = anew and part.title not in self._begun
+        if not anew and self.is_done(part):
+            return False
+        known = self.record(part)
+        goes_on = not anew and known is not None and known.fingerprint == part.fingerprint and known.status == "begun"
+        if not goes_on:
+            self._clear(part)
+            self._write(part, Record(part.fingerprint, "begun", 0.0))
+        if part.title not in self._begun:
+            self.say(f"{part.title}: {'continued' if goes_on else 'begun'}")
+        self._begun.add(part.title)
+        return True
+
+    def spend(self, part: Part, seconds: float) -> None:
+        """Adds to the time of a part that has begun."""
+        known = self.record(part)
+        assert known is not None
+        self._write(part, Record(known.fingerprint, known.status, known.seconds + seconds))
 
     def seconds(self, parts: Sequence[Part]) -> dict[str, float]:
         """Wall time of every stage that has any of `parts`, in their order."""

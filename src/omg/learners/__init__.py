@@ -13,10 +13,12 @@ from omg.errors import unknown_name
 from omg.learners.base import Kept, Learner, LearnerState
 from omg.learners.coma import COMALearner, COMAState
 from omg.learners.omg import OMGLearner
+from omg.learners.omg_ppo import OMGPPOLearner
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.prior import PriorLearner, PriorState
 from omg.learners.q import QLearner, QState
 from omg.learners.qtran import QTranLearner
+from omg.learners.subgoals import SubgoalLearner
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -31,6 +33,7 @@ __all__ = [
     "Learner",
     "LearnerState",
     "OMGLearner",
+    "OMGPPOLearner",
     "PPOLearner",
     "PPOState",
     "PriorLearner",
@@ -38,6 +41,7 @@ __all__ = [
     "QLearner",
     "QState",
     "QTranLearner",
+    "SubgoalLearner",
     "build_learner",
 ]
 
@@ -48,6 +52,7 @@ LEARNERS: dict[str, Callable[[Config, EnvSpec, TeamDraw | None, int], Learner]] 
     "coma_learner": COMALearner,
     "ppo_learner": PPOLearner,
     "omg_learner": OMGLearner,
+    "omg_ppo_learner": OMGPPOLearner,
     "am_learner": PriorLearner,
 }
 

@@ -1,15 +1,10 @@
 """`omg_learner`: Q-learning of Q(s, g, a), where g is the subgoal that the opponent model infers.
 
-For every step of a played episode, with E the frozen prior's encoding and s_{t+1} ... s_{t+H} the states that really
-came (the last one repeats past the end):
+What is selected and inferred is described in `omg.learners.subgoals`; here
 
-- *selector*: candidates E(s_{t+1}) ... E(s_{t+H}); V(s_t, g) is the mean (`omg_value`) of Q(s_t, g, a) over legal a;
-  the selected subgoal is the candidate with the highest V (optimistic) or the lowest (conservative), or a random one,
-  the next, the third (`subgoal_mode`);
-- *mix*: g_t is the selected one with a probability that falls to zero, else the inferred one (`omg_q_input`);
-- *Q*: y_t = r_t + gamma max_a Q'(s_{t+1}, g_t, a), the same g on both sides (`omg_bootstrap`), everything else as in
-  `q_learner`;
-- *inference*: reconstruction + 0.001 KL(inferred || E(selected state)), with an optimiser of its own.
+- *selector*: V(s_t, g) is the mean (`omg_value`) of Q(s_t, g, a) over legal a;
+- *Q*: y_t = r_t + gamma max_a Q'(s_{t+1}, g_t, a), the same g on both sides or the next step's (`omg_bootstrap`),
+  everything else as in `q_learner`.
 
 The recurrent state is carried along the subgoals that Q learns with; the selector's along the inferred ones, which are
 the ones that were acted on. All H candidates of all steps, and Q of the next
@@ -20,141 +15,23 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import jax
 import jax.numpy as jnp
-import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, lengths, loss_mask, take_seats, view_mask
-from omg.components.schedules import linear
-from omg.controllers import BasicMAC, Columns, TeamDraw
-from omg.errors import UserError
-from omg.learners.prior import prior_loss, read_statistics
-from omg.learners.q import ModelUpdate, QLearner, QState
-from omg.learners.subgoal_measures import examine_subgoals
-from omg.modules.opponent_models import OpponentModel, SubgoalModel, pick_offset, state_value
-
-if TYPE_CHECKING:
-    from omg.config import Config
-    from omg.envs.base import EnvSpec
+from omg.components import EpisodeBatch, take_seats
+from omg.controllers import BasicMAC, Columns
+from omg.learners.q import QLearner, QState
+from omg.learners.subgoals import SubgoalLearner
+from omg.modules.opponent_models import state_value
 
 
-class Selection(NamedTuple):
-    """What the selector picked for every step."""
-
-    offset: Array
-    """[B, T, m] int32, how many steps ahead the selected state lies: 1 to H, less at the end of an episode."""
-    mean: Array
-    """[B, T, m, D], the prior's encoding of the selected state."""
-    log_var: Array
-    """[B, T, m, D]."""
-    spread: Array
-    """[B, T, m], highest minus lowest V of the candidates: how much the choice matters to the agent."""
-
-
-class OMGLearner(QLearner):
+class OMGLearner(SubgoalLearner, QLearner):
     """Q-learning with inferred subgoals."""
 
-    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
-        if config.am_model != "omg_am":
-            raise UserError(f"learner: omg_learner trains am_model=omg_am, got am_model={config.am_model}.")
-        super().__init__(config, spec, team, partners)
-        self.examines = True
-        self.learns_prior = False
-        """Whether the prior is learned along with everything else, because there is no pre-trained one."""
-
-    def trained(self, model: OpponentModel | None) -> Any:
-        """All of the model but the prior, unless that is learned along."""
-        assert isinstance(model, SubgoalModel)
-        return model if self.learns_prior else model.with_prior(None)
-
-    def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
-        """What the inferred subgoals say about the future and about the others; see `subgoal_measures`."""
-        columns = state.mac.columns(batch, self.main_seats(batch))
-        model = state.mac.opponent_model
-        assert isinstance(model, SubgoalModel)
-        return examine_subgoals(model, batch, columns, self.config.omg_horizon, self.partners)
-
-    def _learn_model(
-        self, state: QState, batch: EpisodeBatch, columns: Columns, t_env: Array | int, key: Array | None
-    ) -> ModelUpdate:
-        config = self.config
-        model = state.mac.opponent_model
-        assert isinstance(model, SubgoalModel)
-        assert key is not None
-        infer_key, select_key, mix_key, loss_key, prior_key = jax.random.split(key, 5)
-        inputs, mask = columns.model_inputs(), loss_mask(batch)
-        if self.learns_prior:
-            model = model.with_prior(read_statistics(model.prior, inputs.seen, batch))
-
-        def loss(trained: SubgoalModel) -> tuple[Array, tuple[Array, Selection, dict[str, Array]]]:
-            whole = trained if self.learns_prior else trained.with_prior(model.prior)
-            posterior = whole.unroll(inputs)
-            # What Q learns with, and what the selector carries its memory along, come from the same pass.
-            inferred = lax.stop_gradient(whole.features(posterior, infer_key if config.omg_sample else None))
-            selection = self.select(
-                lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=whole)),
-                batch,
-                columns,
-                inferred,
-                select_key,
-            )
-            played = jax.tree.map(lambda values: values[:, :-1], posterior)
-            value, metrics = whole.subgoal_loss(
-                played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
-            )
-            if self.learns_prior:
-                prior_value, prior_metrics = prior_loss(
-                    whole.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
-                )
-                value, metrics = value + prior_value, metrics | prior_metrics
-            return value, (inferred, selection, metrics)
-
-        trained = self.trained(model)
-        (_, (inferred, selection, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
-        steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
-        trained = optax.apply_updates(trained, steps)
-        changed = trained if self.learns_prior else trained.with_prior(model.prior)
-        features, share = self._mix(inferred, selection, mask, t_env, mix_key)
-        metrics |= {"omg_selected_share": share, **_selection_metrics(selection, mask, config.omg_horizon)}
-        return ModelUpdate(changed, opt_state, state.mac.control(features), metrics)
-
-    def select(self, mac: BasicMAC, batch: EpisodeBatch, columns: Columns, inferred: Array, key: Array) -> Selection:
-        """Picks for every step which of the coming states its subgoal is.
-
-        Args:
-            mac: The controller before the update.
-            batch: Played episodes.
-            columns: The same, as the seats that learn saw them.
-            inferred: [B, T+1, m, D], the subgoals that the recurrent state is carried along.
-            key: For `subgoal_mode: random`.
-        """
-        config, model = self.config, mac.opponent_model
-        assert isinstance(model, SubgoalModel)
-        horizon, steps = config.omg_horizon, batch.actions.shape[1] - 1
-        seen = columns.model_inputs().seen
-        length = lengths(batch)
-        mean, log_var = model.prior.encode(seen)
-        mean, log_var = (_past_the_end(values, length, horizon) for values in (mean, log_var))
-        values = None
-        if config.subgoal_mode in ("optimistic", "conservative"):
-            values = self._candidate_values(mac, batch, columns, inferred, mean, steps)
-        offset = pick_offset(config.subgoal_mode, values, (batch.actions.shape[0], steps, self.seats), horizon, key)
-        left = length[:, None, None] - jnp.arange(steps)[None, :, None]
-        offset = jnp.minimum(offset, jnp.maximum(left, 1)).astype(jnp.int32)
-        index = (jnp.arange(steps)[None, :, None] + offset)[..., None]
-        goal_mean, goal_log_var = (jnp.take_along_axis(value, index, axis=1) for value in (mean, log_var))
-        spread = jnp.zeros(offset.shape) if values is None else values.max(axis=2) - values.min(axis=2)
-        return lax.stop_gradient(Selection(offset, goal_mean, goal_log_var, spread))
-
     def _candidate_values(
-        self, mac: BasicMAC, batch: EpisodeBatch, columns: Columns, inferred: Array, goals: Array, steps: int
+        self, state: QState, batch: EpisodeBatch, columns: Columns, inferred: Array, goals: Array, steps: int
     ) -> Array:
-        """V(s_t, g) of all candidates, [B, T, H, m]; `goals` [B, T+1+H, m, D] are the encodings of all slots."""
-        horizon = self.config.omg_horizon
+        horizon, mac = self.config.omg_horizon, state.mac
         x = mac.weigh(columns)
         hidden = mac.remember(
             columns, mac.agent.activate(x + mac.weigh_inferred(columns, inferred), columns.timed_seats)
@@ -172,21 +49,6 @@ class OMGLearner(QLearner):
             avail = take_seats(avail, columns.seats)
         return state_value(q, avail[:, :, None], self.config.omg_value)
 
-    def _mix(
-        self, inferred: Array, selection: Selection, mask: Array, t_env: Array | int, key: Array
-    ) -> tuple[Array, Array]:
-        """The subgoals [B, T+1, m, D] that Q learns with, and the share of selected ones."""
-        config = self.config
-        shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
-        if config.omg_q_input == "mix":
-            share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, config.omg_mix_anneal_time)
-        else:
-            share = jnp.float32(shares[config.omg_q_input])
-        # Nothing can be selected behind an episode's last step, however far its batch is padded.
-        chosen = (jax.random.uniform(key, selection.offset.shape) < share) & (mask[..., None] > 0)
-        mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
-        return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
-
     def _values(self, mac: BasicMAC, columns: Columns, features: Array | None) -> tuple[Array, Array]:
         assert features is not None
         if self.config.omg_bootstrap == "next":
@@ -199,23 +61,3 @@ class OMGLearner(QLearner):
         agent, x, weighed, before = lax.stop_gradient((mac.agent, x[:, 1:], weighed[:, :-1], hidden[:, :-1]))
         following = agent.head(agent.step(agent.activate(x + weighed, seats), before, seats), seats)
         return mac.values(columns, hidden), following
-
-
-def _past_the_end(values: Array, length: Array, horizon: int) -> Array:
-    """Values [B, T+1, ...] with `horizon` more slots; all slots behind an episode's last state hold that state's."""
-    slots = values.shape[1]
-    last = jnp.take_along_axis(values, length.reshape(-1, *(1,) * (values.ndim - 1)), axis=1)
-    behind = jnp.arange(slots) > length[:, None]
-    kept = jnp.where(behind.reshape(*behind.shape, *(1,) * (values.ndim - 2)), last, values)
-    return jnp.concatenate([kept, jnp.repeat(last, horizon, axis=1)], axis=1)
-
-
-def _selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[str, Array]:
-    """`omg_offset_mean`, the shares `omg_offset_1` ... `omg_offset_H`, and `omg_value_spread`."""
-    weight = mask[..., None] / jnp.maximum(mask.sum() * selection.offset.shape[-1], 1.0)
-    shares = {f"omg_offset_{k}": ((selection.offset == k) * weight).sum() for k in range(1, horizon + 1)}
-    return {
-        "omg_offset_mean": (selection.offset * weight).sum(),
-        "omg_value_spread": (selection.spread * weight).sum(),
-        **shares,
-    }

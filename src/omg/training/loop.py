@@ -11,7 +11,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -21,7 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from omg.config import SUBGOAL_LEARNERS
 from omg.errors import UserError
+from omg.runners import GamesFailedError
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
 from omg.training.summary import Row, Summary, episode_rows
@@ -107,9 +108,19 @@ class Trainer:
         self.save_agent = save_agent
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         self._interrupted = False
+        self._whole: tuple[RunState, Progress, Summary] | None = None
+        """The run after its newest whole chunk; a failure on the way to the next does not lose it."""
 
     def run(self) -> Outcome:
         """Trains until `t_max`, early stop or Ctrl-C, and saves."""
+        try:
+            return self._run()
+        except GamesFailedError as error:
+            raise UserError(f"{error} {self._save_after_failure()}") from error
+        finally:
+            self.program.close()
+
+    def _run(self) -> Outcome:
         state, progress = self._begin()
         chunk, test = self._compile(state)
         config = self.config
@@ -118,6 +129,7 @@ class Trainer:
         watch = _Watch()
         with self._ctrl_c():
             while True:
+                self._whole = (state, progress, summary)
                 reached = int(state.t_env.min())
                 if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
                     self._test(test, state, progress)
@@ -137,7 +149,7 @@ class Trainer:
                 played = int(state.t_env.sum())
                 state, log = chunk(state)
                 log = jax.device_get(log)
-                watch.stop()
+                watch.stop(self.program.host_seconds)
                 self._check_finite(log)
                 summary.add(log)
                 watch.count(int(state.t_env.sum()) - played, int(log.updates.sum()))
@@ -181,7 +193,7 @@ class Trainer:
         """What a user should know about the frozen players, the prior and the size of an update."""
         program = self.program
         lines: list[str] = []
-        if self.config.learner == "omg_learner":
+        if self.config.learner in SUBGOAL_LEARNERS:
             found = "pre-trained" if program.prior is not None else "none given, it is learned along with the agent"
             lines.append(f"subgoal prior: {found}")
         if program.team is None:
@@ -202,17 +214,14 @@ class Trainer:
         """Compiles both programs, side by side, before the clock of the run starts."""
         self.reporter.step("compiling")
         started = time.perf_counter()
-        programs: tuple[Any, ...] = (self.program.chunk, self.program.test)
-        lowered = [program.lower(state) for program in programs]
-        with ThreadPoolExecutor() as threads:
-            chunk, test = threads.map(lambda program: program.compile(), lowered)
+        chunk, test = self.program.compile(state, self.reporter.say)
         self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")
         return chunk, test
 
     def _test(self, test: Callable[..., Any], state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
-        progress.last_test = int(state.t_env.min())
         stats, found = jax.device_get(test(state))
+        progress.last_test = int(state.t_env.min())
         rows: list[Row] = []
         key = f"test_{self.program.success_metric}_mean"
         for index, seed in enumerate(self.seeds):
@@ -285,6 +294,13 @@ class Trainer:
                     f"(now {self.config.grad_norm_clip})."
                 )
 
+    def _save_after_failure(self) -> str:
+        """Saves what there was before the games failed; says where the run can be continued."""
+        if self._whole is None or not self.config.save_model:
+            return "Nothing was saved."
+        self._save(*self._whole)
+        return f"The run is saved at t_env {self._whole[1].last_save:,}; once the game works, continue with omg resume."
+
     def _save(self, state: RunState, progress: Progress, summary: Summary) -> None:
         progress.last_save = int(state.t_env.min())
         progress.summary = summary.dump()
@@ -355,9 +371,10 @@ class _Watch:
     def start(self) -> None:
         self.started = time.perf_counter()
 
-    def stop(self) -> None:
+    def stop(self, host_seconds: float) -> None:
         self.ended = time.perf_counter()
-        self.inside += self.ended - self.started
+        self.inside += self.ended - self.started - host_seconds
+        self.around += host_seconds
 
     def count(self, steps: int, updates: int) -> None:
         self.steps += steps

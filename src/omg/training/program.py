@@ -7,6 +7,7 @@ iterations without returning to Python. Saving the state saves the run, loading 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,20 +15,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components import replay
+from omg.components import EpisodeBatch, replay
 from omg.components.schedules import linear
 from omg.config import ON_POLICY, Config, update_rhythm
 from omg.controllers import TeamPolicy
 from omg.envs import Env, make_env
 from omg.errors import UserError
-from omg.learners import OMGLearner, build_learner
+from omg.learners import SubgoalLearner, build_learner
 from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.start import adopt, load_prior_for, starting_weights
 from omg.training.team import build_team
 
 SEEDS_AXIS = "seeds"
-_TEST_STREAM = 0x7E57
-_EXAMINE_STREAM = 0xE8A1
+TEST_STREAM = 0x7E57
+EXAMINE_STREAM = 0xE8A1
 
 
 class RunState(NamedTuple):
@@ -60,6 +61,8 @@ class IterationLog(NamedTuple):
     t_env: Array
     active: Array
     """Whether the seed was still training (it stops at `t_max`)."""
+    dropped: Array | None = None
+    """Episodes lost since the log before because their game failed, those of tests included; None for JAX games."""
 
 
 def length_buckets(limit: int, coarse: bool = False) -> tuple[int, ...]:
@@ -85,7 +88,7 @@ class Program:
         self.learner = build_learner(config, self.spec, draw, self.partners)
         self.prior = load_prior_for(config, self.spec)
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
-        if isinstance(self.learner, OMGLearner):
+        if isinstance(self.learner, SubgoalLearner):
             self.learner.learns_prior = self.prior is None
         self.learner_watches = config.learner == "am_learner"
         """Whether the learner has no seat itself."""
@@ -103,6 +106,25 @@ class Program:
         self.controls: dict[str, Callable[[RunState], EpisodeStats]] = {
             name: jax.jit(partial(self._control, name=name)) for name in self.learner.controls
         }
+
+    host_seconds = 0.0
+    """How long the newest chunk kept the host busy outside compiled programs."""
+
+    def compile(self, state: RunState, say: Callable[[str], None]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Compiles `chunk` and `test`, side by side.
+
+        Args:
+            state: of the run that they are compiled for.
+            say: receives what the user should know while the run goes on.
+        """
+        programs: tuple[Any, ...] = (self.chunk, self.test)
+        lowered = [program.lower(state) for program in programs]
+        with ThreadPoolExecutor() as threads:
+            chunk, test = threads.map(lambda program: program.compile(), lowered)
+        return chunk, test
+
+    def close(self) -> None:
+        """Frees what the program holds outside this process: nothing, where play is compiled."""
 
     def _sequences_per_update(self) -> int:
         """Episodes of one update: `batch_size` sampled ones, or with rotated seats as many for every seat.
@@ -196,26 +218,53 @@ class Program:
         self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array, stored: Array, squad: Any
     ) -> tuple[Any, Any, Array, Array, IterationLog]:
         """One seed: play `batch_size_run` episodes, store them, update. The counters include these episodes."""
-        config = self.config
-        next_key, play_key, sample_key = jax.random.split(key, 3)
-        epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
         rollout = play_episodes(
             self.env,
             self._play_with(self.learner.policy(learner), squad),
-            play_key,
-            config.batch_size_run,
-            epsilon,
+            self._split(key)[1],
+            self.config.batch_size_run,
+            self._epsilon(t_env),
             dtype=self.dtype,
             axis_name=SEEDS_AXIS,
         )
         assert rollout.batch is not None
-        storage = replay.insert(storage, self.learner.keep(rollout.batch), stored - config.batch_size_run)
+        return self._take_in(
+            learner, storage, key, t_env, rollout.batch, rollout.stats, episodes=episodes, stored=stored
+        )
+
+    @staticmethod
+    def _split(key: Array) -> tuple[Array, Array, Array]:
+        """The key of the next iteration, and those of this one's play and samples."""
+        next_key, play_key, sample_key = jax.random.split(key, 3)
+        return next_key, play_key, sample_key
+
+    def _epsilon(self, t_env: Array) -> Array:
+        config = self.config
+        return linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
+
+    def _take_in(
+        self,
+        learner: Any,
+        storage: Any,
+        key: Array,
+        t_env: Array,
+        batch: EpisodeBatch,
+        stats: EpisodeStats,
+        *,
+        episodes: Array,
+        stored: Array,
+    ) -> tuple[Any, Any, Array, Array, IterationLog]:
+        """One seed: store newly played episodes and make the updates that are due. The counters include them."""
+        config = self.config
+        next_key, _, sample_key = self._split(key)
+        storage = replay.insert(storage, self.learner.keep(batch), stored - config.batch_size_run)
         active = t_env < config.t_max
         updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored, t_env)
         # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.
         learner, key = jax.tree.map(lambda new, old: jnp.where(active, new, old), (updated, next_key), (learner, key))
-        t_env = t_env + jnp.where(active, rollout.stats.lengths.sum(), 0)
-        log = IterationLog(rollout.stats, metrics, jnp.where(active, count, 0), epsilon, t_env, active)
+        epsilon = self._epsilon(t_env)
+        t_env = t_env + jnp.where(active, stats.lengths.sum(), 0)
+        log = IterationLog(stats, metrics, jnp.where(active, count, 0), epsilon, t_env, active)
         return learner, storage, key, t_env, log
 
     def _learn(
@@ -267,7 +316,7 @@ class Program:
             rollout = self._test_games(player, state.squad, key, record=self.learner.examines)
             if rollout.batch is None:
                 return rollout.stats, {}
-            examine_key = jax.random.fold_in(key, _EXAMINE_STREAM)
+            examine_key = jax.random.fold_in(key, EXAMINE_STREAM)
             return rollout.stats, self.learner.examine(learner, rollout.batch, examine_key)
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)
@@ -285,7 +334,7 @@ class Program:
         return play_episodes(
             self.env,
             self._play_with(None if self.learner_watches else player, squad),
-            jax.random.fold_in(key, _TEST_STREAM),
+            jax.random.fold_in(key, TEST_STREAM),
             self.config.test_nepisode,
             jnp.float32(0.0 if self.config.test_greedy else self.config.epsilon_finish),
             record=record,

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from omg.components.files import fill_leaves, name_leaves
-from omg.config import Config
+from omg.config import SUBGOAL_LEARNERS, Config
 from omg.controllers import build_mac
 from omg.envs import EnvSpec
 from omg.errors import UserError
@@ -28,7 +28,7 @@ def load_prior_for(config: Config, spec: EnvSpec) -> Prior | None:
     Raises:
         UserError: it was made for another game, view or subgoal width; names both.
     """
-    if config.learner != "omg_learner":
+    if config.learner not in SUBGOAL_LEARNERS:
         return None
     path = config.prior_path
     if path is None and config.init_param_path is not None:

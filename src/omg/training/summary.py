@@ -56,16 +56,19 @@ class Summary:
             sums["epsilon"] = float(log.epsilon[on, index][-1])
             totals["episode"] += returns.size
             totals["updates"] += int(updates.sum())
+            if log.dropped is not None:
+                totals["episodes_dropped"] = totals.get("episodes_dropped", 0) + int(log.dropped[on, index].sum())
 
     def rows(self, seeds: list[int], t_env: np.ndarray) -> list[Row]:
         """Tidy rows (seed, t_env, name, value) of the interval; none for seeds that did not train in it.
 
-        `episode` and `updates` count from the start of the run.
+        `episode`, `updates` and `episodes_dropped` count from the start of the run.
         """
         rows = []
         for index, (seed, sums) in enumerate(zip(seeds, self.sums, strict=True)):
             if sums:
-                values = {**self._values(sums), **self.totals[index]}
+                # Sorted, because a checkpoint's JSON does not keep the order in which they were first counted.
+                values = {**self._values(sums), **dict(sorted(self.totals[index].items()))}
                 rows += [Row(seed, int(t_env[index]), name, float(value)) for name, value in values.items()]
         return rows
 

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from omg.envs.adapters.host import Seen
 from omg.envs.base import Env, EnvState, Observation, Outcome
-
-
-class Seen(NamedTuple):
-    """What the seats of one game see, as arrays of their own that may be changed."""
-
-    obs: np.ndarray
-    """[A, O] float32."""
-    state: np.ndarray
-    """[S] float32."""
-    avail: np.ndarray
-    """[A, U] bool."""
 
 
 class SingleGame:

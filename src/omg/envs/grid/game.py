@@ -13,9 +13,9 @@ from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.grid.args import GridArgs
-from omg.envs.grid.bits import Board, contains, unpack
+from omg.envs.grid.bits import Board, contains, pack, unpack
 from omg.envs.grid.picture import draw_board
-from omg.envs.grid.view import MapView, marked, one_hot, own_first, seat_maps
+from omg.envs.grid.view import MapView, chosen, marked, one_hot, own_first, seat_maps
 
 UP, DOWN, LEFT, RIGHT, STAY = range(5)
 MOVES = (UP, DOWN, LEFT, RIGHT)
@@ -32,7 +32,8 @@ class GridGame(ABC):
 
     - `advance(state, actions)`: one step, without observations;
     - `legal(state)`: the legal actions;
-    - `views(state)` and `maps(state)`: what the seats observe, all of it or the map alone;
+    - `views(state)` and `maps(state)`: what the seats observe, all of it or the map alone; `map_of` for one seat;
+    - `world(state)` and `from_world(world)`: the global state, and the way back;
     - `over(state)`: the game has ended or its time is up;
     - `draw(state, index)`: a picture.
     """
@@ -103,6 +104,23 @@ class GridGame(ABC):
     def metrics(self, state: Any) -> dict[str, Array]:
         """`spec.metrics` name -> [B] float32, from the start of the game until now."""
 
+    @abstractmethod
+    def from_world(self, world: Array, before: Any | None = None) -> Any:
+        """The game that looks like `world`, to go on from there: whoever sees the global state can plan with it.
+
+        A picture tells neither the numbers of pieces nor the cells of those that are gone. Without `before`, pieces
+        are numbered row by row, those that are gone come last, and theirs is cell 0; none of that changes what
+        happens from here on.
+
+        Args:
+            world: [B, S], from `world`, also after storage as float16.
+            before: earlier states of the same games, best those of the step before: pieces keep the numbers they have
+                there, and players who left the cell where they stood. Games that are at their start are numbered anew.
+
+        Returns:
+            the state, with leaves [B, ...].
+        """
+
     # --------------------------------------------------------------------------------------- what follows from them
 
     def over(self, state: Any) -> Array:
@@ -112,6 +130,13 @@ class GridGame(ABC):
     def maps(self, state: Any) -> Array:
         """The map of every seat, [B, A, C * H * W] bool; `map_view` says what is where."""
         return seat_maps(state.player, self.there(state), self._shared(state))
+
+    def map_of(self, state: Any, seat: Array) -> Array:
+        """The map of one seat of each game, seat [B] integers -> [B, C * H * W] bool."""
+        order = jnp.asarray(own_first(self.args.players))[seat]
+        player, there = (jnp.take_along_axis(values, order, axis=1) for values in (state.player, self.there(state)))
+        own = marked(player, there, self.board.cells)
+        return jnp.concatenate([own, self._shared(state)], axis=1).reshape(len(order), -1)
 
     def views(self, state: Any) -> Array:
         """What every seat observes, [B, A, O] float32; `map_view` says what is where."""
@@ -180,6 +205,25 @@ class GridGame(ABC):
         """[B, K, cells] bool."""
         return jnp.stack([self.block_map(state), *self.pictures(state)], axis=1)
 
+    def _read(self, world: Array) -> tuple[dict[str, Array], Array, dict[str, Array]]:
+        """What all games read from a `world` in the same way.
+
+        Returns:
+            the fields that all states have, by name; which players are there [B, A] bool; and the pictures of `pieces`
+            after the obstacles, name -> [B, cells] bool.
+        """
+        view, cells = self.map_view, self.board.cells
+        pictures = view.maps(world).reshape(len(world), view.channels, cells) > 0.5
+        players, block = pictures[:, : view.players], pictures[:, view.channel("block")]
+        fields = {
+            "player": jnp.argmax(players, axis=-1).astype(jnp.uint8),
+            "blocks": pack(block),
+            "last_action": chosen(view.last_actions(world)),
+            "time": jnp.round(view.time(world)[:, 0].astype(jnp.float32) * self.args.episode_limit).astype(jnp.int16),
+        }
+        others = {name: pictures[:, view.channel(name)] for name in self.pieces[1:]}
+        return fields, jnp.any(players, axis=-1), others
+
     def _time(self, state: Any) -> Array:
         """[B, 1] float32."""
         return state.time[:, None] / jnp.float32(self.args.episode_limit)
@@ -191,6 +235,22 @@ def batch_last(tree: Any) -> Any:
     Rules are computed on [pieces, B]: inner loops then run over games, which is twice as fast on a CPU.
     """
     return jax.tree.map(jnp.transpose, tree)
+
+
+def keep_numbers(
+    fresh: tuple[Array, Array], before: tuple[Array, Array], picture: Array, begins: Array
+) -> tuple[Array, Array]:
+    """The cells of pieces [B, n] and whether they are there, with the numbers they had before.
+
+    Args:
+        fresh: the same, numbered row by row.
+        before: the same in an earlier state.
+        picture: [B, cells] bool, those that are there now.
+        begins: [B] bool, games without a before.
+    """
+    cell, there = before
+    there = there & jnp.take_along_axis(picture, cell.astype(jnp.int32), axis=1)
+    return jnp.where(begins[:, None], fresh[0], cell), jnp.where(begins[:, None], fresh[1], there)
 
 
 def by_seat(parts: Sequence[Array]) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -91,6 +92,27 @@ def own_first(players: int) -> np.ndarray:
 def marked(cell: Array, there: Array, cells: int) -> Array:
     """Every piece on a picture of its own: cell numbers [..., n] and whether it is there -> [..., n, cells] bool."""
     return (cell[..., None] == np.arange(cells, dtype=np.uint8)) & there[..., None]
+
+
+def numbered(picture: Array, count: int) -> tuple[Array, Array]:
+    """The marked cells of a picture as pieces, numbered row by row: the opposite of `marked`.
+
+    Args:
+        picture: [..., cells] bool, with at most `count` marks.
+        count: number of pieces.
+
+    Returns:
+        their cells [..., count] uint8, 0 for those that are not there, and whether they are there [..., count] bool.
+    """
+    cells = picture.shape[-1]
+    rank, _ = jax.lax.top_k(jnp.where(picture, cells - np.arange(cells), 0), count)
+    there = rank > 0
+    return jnp.where(there, cells - rank, 0).astype(jnp.uint8), there
+
+
+def chosen(actions: Array) -> Array:
+    """The opposite of `one_hot`: [..., n, count] -> [..., n] int8, -1 where there is no mark."""
+    return jnp.where(jnp.any(actions > 0, axis=-1), jnp.argmax(actions, axis=-1), -1).astype(jnp.int8)
 
 
 def one_hot(actions: Array, count: int) -> Array:

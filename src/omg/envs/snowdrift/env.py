@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, open_moves, walk
+from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, keep_numbers, open_moves, walk
 from omg.envs.grid.start import new_board
-from omg.envs.grid.view import marked
+from omg.envs.grid.view import marked, numbered
 from omg.envs.snowdrift.args import SnowdriftArgs
 
 SHOVEL = 5
@@ -114,6 +114,14 @@ class Snowdrift(GridGame):
     def pictures(self, state: SnowdriftState) -> list[Array]:
         """See `GridGame.pictures`."""
         return [jnp.any(marked(state.drift, state.drift_left, self.board.cells), axis=1)]
+
+    def from_world(self, world: Array, before: SnowdriftState | None = None) -> SnowdriftState:
+        """See `GridGame.from_world`."""
+        fields, _, pictures = self._read(world)
+        drift = numbered(pictures["drift"], self.args.drifts)
+        if before is not None:
+            drift = keep_numbers(drift, (before.drift, before.drift_left), pictures["drift"], fields["time"] == 0)
+        return SnowdriftState(**fields, drift=drift[0], drift_left=drift[1])
 
     def metrics(self, state: SnowdriftState) -> dict[str, Array]:
         """See `GridGame.metrics`."""

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, open_moves, walk
+from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, keep_numbers, open_moves, walk
 from omg.envs.grid.start import new_board
-from omg.envs.grid.view import marked
+from omg.envs.grid.view import marked, numbered
 from omg.envs.stag_hunt.args import StagHuntArgs
 
 HUNT_STAG, HUNT_HARE = 5, 6
@@ -140,6 +140,19 @@ class StagHunt(GridGame):
         """See `GridGame.pictures`."""
         prey = marked(state.prey, state.prey_left, self.board.cells)
         return [jnp.any(prey & mine[:, None], axis=1) for mine in self._of_kind()]
+
+    def from_world(self, world: Array, before: StagHuntState | None = None) -> StagHuntState:
+        """See `GridGame.from_world`."""
+        fields, hunting, pictures = self._read(world)
+        stag, stag_left = numbered(pictures["stag"], self.args.stag_count)
+        hare, hare_left = numbered(pictures["hare"], self.args.hare_count)
+        prey = jnp.concatenate([stag, hare], axis=1), jnp.concatenate([stag_left, hare_left], axis=1)
+        if before is not None:
+            begins = fields["time"] == 0
+            anywhere = pictures["stag"] | pictures["hare"]
+            prey = keep_numbers(prey, (before.prey, before.prey_left), anywhere, begins)
+            fields["player"] = jnp.where(hunting | begins[:, None], fields["player"], before.player)
+        return StagHuntState(**fields, hunting=hunting, prey=prey[0], prey_left=prey[1])
 
     def metrics(self, state: StagHuntState) -> dict[str, Array]:
         """See `GridGame.metrics`."""

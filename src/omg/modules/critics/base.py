@@ -51,6 +51,18 @@ class Critic(Protocol):
         """
         ...
 
+    def try_features(self, parts: Sequence[Array], features: Array) -> Array:
+        """What the slots would be worth with other features, each after what really came before it.
+
+        Args:
+            parts: As above; the last one are the features.
+            features: [B, T', K, m, width], K alternatives for each of the first T' slots.
+
+        Returns:
+            [B, T', K, m].
+        """
+        ...
+
 
 def weigh_parts(layer: Linear, sizes: CriticSizes, parts: Sequence[Array]) -> Array:
     """The layer's sum over all parts, as if they were repeated to equal shapes and put side by side.
@@ -73,3 +85,8 @@ def weigh_parts(layer: Linear, sizes: CriticSizes, parts: Sequence[Array]) -> Ar
     # A part may be the only one with some axis, and none has to be of full shape.
     leading = jnp.broadcast_shapes(*(part.shape[:-1] for part in parts))
     return jnp.broadcast_to(total, (*leading, layer.weight.shape[-1]))
+
+
+def alternatives(parts: Sequence[Array], steps: int) -> list[Array]:
+    """Parts [B or 1, T or 1, m or 1, width] of the first slots, with an axis for alternatives behind the time."""
+    return [(part if part.shape[1] == 1 else part[:, :steps])[:, :, None] for part in parts]

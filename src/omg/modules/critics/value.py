@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.critics.base import CriticSizes, weigh_parts
+from omg.modules.critics.base import CriticSizes, alternatives, weigh_parts
 from omg.modules.layers import Linear
-from omg.modules.recurrent import unroll_rows
+from omg.modules.recurrent import gru_cell, unroll_rows
 
 
 class RecurrentCritic(eqx.Module):
@@ -37,11 +37,23 @@ class RecurrentCritic(eqx.Module):
 
     def __call__(self, parts: Sequence[Array]) -> Array:
         """See `Critic.__call__`: parts -> [B, T, m]."""
+        return self.value(self._remember(parts))[..., 0]
+
+    def try_features(self, parts: Sequence[Array], features: Array) -> Array:
+        """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
+        hidden, steps = self._remember(parts), features.shape[1]
+        before = jnp.concatenate([jnp.zeros_like(hidden[:, :1]), hidden[:, : steps - 1]], axis=1)
+        tried = weigh_parts(self.fc1, self.sizes, [*alternatives(parts[:-1], steps), features])
+        gates_in = self.input_gates(jax.nn.relu(tried))
+        hidden = gru_cell(gates_in, before[:, :, None], self.hidden_gates.weight, self.hidden_gates.bias)
+        return self.value(hidden)[..., 0]
+
+    def _remember(self, parts: Sequence[Array]) -> Array:
+        """The recurrent state after each slot, [B, T, m, H]."""
         gates_in = self.input_gates(jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts)))
         batch, _, seats, _ = gates_in.shape
         start = jnp.zeros((batch, seats, self.sizes.hidden_dim))
-        hidden = unroll_rows(gates_in, start, self.hidden_gates.weight, self.hidden_gates.bias)
-        return self.value(hidden)[..., 0]
+        return unroll_rows(gates_in, start, self.hidden_gates.weight, self.hidden_gates.bias)
 
 
 class FeedForwardCritic(eqx.Module):
@@ -67,3 +79,7 @@ class FeedForwardCritic(eqx.Module):
         """See `Critic.__call__`: parts -> [B, T, m]."""
         hidden = jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts))
         return self.value(jax.nn.relu(self.fc2(hidden)))[..., 0]
+
+    def try_features(self, parts: Sequence[Array], features: Array) -> Array:
+        """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
+        return self([*alternatives(parts[:-1], features.shape[1]), features])

@@ -1,0 +1,18 @@
+"""The option `--jobs` of commands that train several runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+JobsOption = Annotated[
+    int, typer.Option(min=1, help="Runs trained at once, each in its own process; more than 1 for a large GPU.")
+]
+
+
+def share_gpu(jobs: int) -> None:
+    """Leaves the GPU's memory to the other processes, too; JAX reads this once, when it starts."""
+    if jobs > 1:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -1,0 +1,17 @@
+"""The arguments of the `predator_prey` environment."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class PredatorPreyArgs(BaseModel):
+    """`env_args` of `predator_prey`: the arguments of MPE's `simple_tag`, and the reward of a catch."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    predators: int = Field(3, ge=1, description="number of predators; they have the first seats")
+    prey: int = Field(1, ge=1, description="number of prey; they have the last seats")
+    obstacles: int = Field(2, ge=0, description="number of round obstacles")
+    episode_limit: int = Field(25, ge=1, description="steps of a game")
+    catch_reward: float = Field(10.0, gt=0, description="what a touch pays every predator and costs the prey, per step")

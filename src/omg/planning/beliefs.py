@@ -1,0 +1,221 @@
+"""What a focal player believes about the others' goals: within an episode, and from one episode to the next.
+
+Within an episode, `b(g) <- b(g) * pi(a | s, g)`, normalised. Goals that are gone have no share; when nothing is left of
+a belief, it starts again, all existing goals alike.
+
+Between episodes a prior over outcomes follows what each co-player did: `p <- alpha * p + (1 - alpha) * [outcome]`.
+Where the outcome is the goal reached (stag_hunt), the prior is the belief that an episode opens with. Where it is the
+number n of goals reached (snowdrift), a player that has reached k goals goes on with chance `P(n > k) / P(n >= k)`,
+shared equally by the goals that exist, and the rest is on being after nothing.
+
+Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
+P outcomes of an episode, K samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components.selectors import softmax
+from omg.planning.goals import GoalSet
+from omg.planning.search import own_order
+
+
+@dataclass(frozen=True)
+class BeliefSettings:
+    """Which parts of the belief are at work. Static."""
+
+    within: bool = True
+    """Whether actions change the belief in the course of an episode; otherwise it stays as the prior has it."""
+    between: bool = True
+    """Whether an episode opens with what earlier ones have shown; otherwise all existing goals are alike."""
+    alpha: float | None = None
+    """How much of the prior is kept per episode; None for `GoalSet.alpha`."""
+
+
+class Beliefs(NamedTuple):
+    """What is remembered in the course of N episodes."""
+
+    belief: Array
+    """[N, m, J, G] float32, sums to 1 over G."""
+    done: Array
+    """[N, A] int32, goals that each player has reached in this episode."""
+
+
+def of_others(values: Array, seats: Array) -> Array:
+    """What belongs to the co-players of each focal seat: values [N, A], seats [N, m] -> [N, m, J]."""
+    order = own_order(seats, values.shape[1])[..., 1:]
+    return jnp.take_along_axis(values[:, None], order, axis=2)
+
+
+# ------------------------------------------------------------------------------------------------ within an episode
+
+
+def normalised(weights: Array, exists: Array) -> Array:
+    """Weights [..., G] of the goals that exist [..., G] bool, summing to 1; all alike where nothing is left of them."""
+    kept = jnp.where(exists, weights, 0.0)
+    total = jnp.sum(kept, axis=-1, keepdims=True)
+    alike = exists / jnp.maximum(jnp.sum(exists, axis=-1, keepdims=True), 1)
+    return jnp.where(total > 0, kept / jnp.where(total > 0, total, 1.0), alike)
+
+
+def revise(belief: Array, likelihood: Array, exists: Array) -> Array:
+    """Bayes' rule.
+
+    Args:
+        belief: [..., G].
+        likelihood: [..., G] chance of what was done under each goal.
+        exists: [..., G] bool, goals that still exist after it.
+    """
+    return normalised(belief * likelihood, exists)
+
+
+def opening(goals: GoalSet, settings: BeliefSettings, prior: Array, exists: Array, done: Array) -> Array:
+    """The belief that an episode opens with, and a new one after a goal was reached.
+
+    Args:
+        goals: of the game.
+        settings: static.
+        prior: [..., P].
+        exists: [..., G] bool.
+        done: [...] integers, goals that the co-player has reached in this episode.
+
+    Returns:
+        [..., G].
+    """
+    if not settings.between:
+        return normalised(jnp.zeros(exists.shape), exists)
+    return normalised(prior if goals.idle is None else goals_from_counts(prior, exists, done), exists)
+
+
+def goals_from_counts(prior: Array, exists: Array, done: Array) -> Array:
+    """From how many goals a player reaches in an episode to which it is after now; see the module's text.
+
+    Args:
+        prior: [..., P], chances of reaching 0, 1, ... P - 1 goals.
+        exists: [..., G] bool, the last being after nothing.
+        done: [...] integers, reached so far.
+
+    Returns:
+        [..., G]; all zero where the prior holds so many goals for impossible.
+    """
+    number = jnp.arange(prior.shape[-1])
+    at_least = jnp.sum(jnp.where(number >= done[..., None], prior, 0.0), axis=-1)
+    more = jnp.sum(jnp.where(number > done[..., None], prior, 0.0), axis=-1)
+    possible = at_least > 0
+    goes_on = jnp.where(possible, more / jnp.where(possible, at_least, 1.0), 0.0)
+    drifts = exists[..., :-1]
+    each = goes_on / jnp.maximum(jnp.sum(drifts, axis=-1), 1)
+    rest = jnp.where(possible, 1.0 - goes_on, 0.0)
+    return jnp.concatenate([jnp.where(drifts, each[..., None], 0.0), rest[..., None]], axis=-1)
+
+
+def begin(goals: GoalSet, settings: BeliefSettings, prior: Array, state: Any, seats: Array) -> Beliefs:
+    """Opens N episodes.
+
+    Args:
+        goals: of the game.
+        settings: static.
+        prior: broadcastable to [N, m, J, P], from `new_prior` or `learn_prior`.
+        state: the first positions, leaves [N, ...].
+        seats: [N, m] focal seats.
+    """
+    players = state.player.shape[1]
+    done = jnp.zeros((len(seats), players), jnp.int32)
+    return Beliefs(_opened(goals, settings, prior, state, seats, done), done)
+
+
+def follow(
+    goals: GoalSet,
+    settings: BeliefSettings,
+    prior: Array,
+    beliefs: Beliefs,
+    likelihood: Array,
+    before: Any,
+    actions: Array,
+    after: Any,
+    seats: Array,
+) -> Beliefs:
+    """Takes one step of N games into account.
+
+    Args:
+        goals: of the game.
+        settings: static.
+        prior: broadcastable to [N, m, J, P].
+        beliefs: from `begin` or `follow`.
+        likelihood: [N, m, J, G], see `minds.goal_likelihoods`; not used where `settings.within` is off.
+        before: the positions in which `actions` were played, leaves [N, ...].
+        actions: [N, A] integers.
+        after: the positions that followed, with the same numbers of goals.
+        seats: [N, m] focal seats.
+    """
+    reached = goals.reached(before, actions) >= 0
+    done = beliefs.done + reached
+    opened = _opened(goals, settings, prior, after, seats, done)
+    if not settings.within:
+        return Beliefs(opened, done)
+    revised = revise(beliefs.belief, likelihood, goals.exists(after)[:, None, None])
+    # Who has reached its goal is after another one, about which its way here tells nothing.
+    again = of_others(reached, seats)[..., None]
+    return Beliefs(jnp.where(again, opened, revised), done)
+
+
+def _opened(goals: GoalSet, settings: BeliefSettings, prior: Array, state: Any, seats: Array, done: Array) -> Array:
+    others = of_others(done, seats)
+    exists = jnp.broadcast_to(goals.exists(state)[:, None, None], (*others.shape, goals.count))
+    return opening(goals, settings, jnp.broadcast_to(prior, (*others.shape, prior.shape[-1])), exists, others)
+
+
+def sample_goals(belief: Array, codes: Array, samples: int, key: Array) -> Array:
+    """Draws what each co-player may be after, each by itself.
+
+    Args:
+        belief: [N, m, J, G].
+        codes: [N, G] integers, from `GoalSet.codes`.
+        samples: K.
+        key: consumed.
+
+    Returns:
+        codes [N, m, K, J] int16: the memory of K trees for each focal seat.
+    """
+    games, seats, others, count = belief.shape
+    chances = jnp.broadcast_to(belief[:, :, None], (games, seats, samples, others, count))
+    number = softmax(jnp.log(chances), chances > 0, key, 0.0)
+    drawn = jnp.take_along_axis(codes[:, None], number.reshape(games, 1, -1), axis=2)
+    return drawn.reshape(games, seats, samples, others).astype(jnp.int16)
+
+
+# ------------------------------------------------------------------------------------------------- between episodes
+
+
+def new_prior(goals: GoalSet, *lead: int) -> Array:
+    """All outcomes alike: [*lead, P], e.g. `new_prior(goals, m, J)`."""
+    return jnp.full((*lead, goals.prior_size), 1.0 / goals.prior_size)
+
+
+def learn_prior(goals: GoalSet, settings: BeliefSettings, prior: Array, outcome: Array) -> Array:
+    """Follows what co-players did in E episodes, one after the other.
+
+    Args:
+        goals: of the game.
+        settings: static.
+        prior: [..., P].
+        outcome: [E, ...] int32, e.g. `of_others(Hindsight.outcome, seats)` [E, m, J]; -1 where nothing was learned.
+
+    Returns:
+        [..., P]; unchanged where `settings.between` is off.
+    """
+    if not settings.between:
+        return prior
+    alpha = goals.alpha if settings.alpha is None else settings.alpha
+
+    def learn(prior: Array, seen: Array) -> tuple[Array, None]:
+        moved = alpha * prior + (1 - alpha) * jax.nn.one_hot(seen, goals.prior_size)
+        return jnp.where(seen[..., None] >= 0, moved, prior), None
+
+    return jax.lax.scan(learn, prior, outcome)[0]

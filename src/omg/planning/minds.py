@@ -1,0 +1,208 @@
+"""From networks to what a search and a belief need: priors, values, and what the others will do for each goal.
+
+Letters in shapes: N games, m focal seats in each, J co-players in the order of their seats, G goals, B trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components.selectors import legal_softmax, random_legal, softmax
+from omg.envs.grid import GridGame
+from omg.modules.planning import (
+    CoPlayerNetwork,
+    PlanningSizes,
+    PolicyValueNetwork,
+    apart,
+    co_player_logits,
+    goal_logits,
+    stacked,
+)
+from omg.planning.goals import GoalSet
+from omg.planning.search import own_order
+
+
+class Minds(eqx.Module):
+    """The networks of one focal player, or of m of them with a leading axis m on every leaf."""
+
+    own: PolicyValueNetwork
+    others: CoPlayerNetwork
+    """Leaves [J, ...], or [m, J, ...]: one network for each co-player, in the order of their seats."""
+
+
+def network_sizes(env: GridGame, goal_dim: int, **changes: Any) -> PlanningSizes:
+    """The sizes of a game's networks; `changes` are other fields of `PlanningSizes`, e.g. `hidden`."""
+    view = env.map_view
+    return PlanningSizes(view.channels, view.height, view.width, view.actions, goal_dim, **changes)
+
+
+def new_minds(sizes: PlanningSizes, players: int, key: Array, *, own_goal: bool = False) -> Minds:
+    """Fresh networks of one focal player.
+
+    Args:
+        sizes: with the width of the co-players' goals.
+        players: seats A.
+        key: consumed.
+        own_goal: whether the focal player's own network is told a goal of the same width, too.
+    """
+    own_key, others_key = jax.random.split(key)
+    own = PolicyValueNetwork(sizes if own_goal else replace(sizes, goal_dim=0), key=own_key)
+    return Minds(own, stacked(lambda each: CoPlayerNetwork(sizes, key=each), others_key, players - 1))
+
+
+def seen_by(env: GridGame, state: Any, seat: Array) -> tuple[Array, Array]:
+    """What the networks look at: maps [B, C, H, W] bool with the focal player first, and time [B] float32."""
+    view = env.map_view
+    maps = env.map_of(state, seat).reshape(len(seat), view.channels, view.height, view.width)
+    return maps, state.time / jnp.float32(env.args.episode_limit)
+
+
+class GoalJudge:
+    """How HOP looks at positions (`search.Judge`): each co-player acts by its own network for the goal it was given.
+
+    The memory of a tree is the sampled goals [B, J] int16 (`beliefs.sample_goals`). A co-player whose goal is gone,
+    because it or somebody else reached it, goes on with another one that exists, all of them alike: its network has
+    never seen a goal that is not there. Without goals the memory is handed on as it is; only its axes [N, m, K] matter.
+
+    Most positions of a tree never get a branch, and nobody asks what the others would do there. So the trees that do
+    ask are gathered, and their co-players' networks run on `parts` parts of the batch until all have an answer. On a
+    GPU, where loops cost more than products, all trees are answered at once.
+    """
+
+    def __init__(
+        self, env: GridGame, goals: GoalSet | None, minds: Minds, *, per_seat: bool = False, parts: int | None = None
+    ) -> None:
+        """Takes the networks apart, so that a loop need not.
+
+        Args:
+            env: the game.
+            goals: of the game; None for networks that are not told any.
+            minds: the networks.
+            per_seat: whether they have a leading axis m, one set for each focal seat.
+            parts: into how many parts a batch is cut; 1 for all at once; None: 8 on a CPU, 1 elsewhere.
+        """
+        self.env, self.goals = env, goals
+        each = apart(minds) if per_seat else [minds]
+        self.owns = [mind.own for mind in each]
+        self.co_players = [apart(mind.others) for mind in each]
+        self.parts = parts or (8 if jax.default_backend() == "cpu" else 1)
+
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+        """See `search.Judge.own`."""
+        if self.goals is not None:
+            memory = renewed(self.goals, keys, state, memory)
+        maps, time = seen_by(self.env, state, seat)
+        rows = len(seat) // len(self.owns)
+        cuts = [slice(index * rows, (index + 1) * rows) for index in range(len(self.owns))]
+        judged = [own(maps[mine], time[mine]) for own, mine in zip(self.owns, cuts, strict=True)]
+        logits, value = (jnp.concatenate(part) for part in zip(*judged, strict=True))
+        return logits, value, memory
+
+    def others(
+        self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
+    ) -> Array:
+        """See `search.Judge.others`."""
+        rows = len(seat) // len(self.co_players)
+        answers = []
+        for index, networks in enumerate(self.co_players):
+            cut = slice(index * rows, (index + 1) * rows)
+            given = jax.tree.map(lambda leaf, cut=cut: leaf[cut], (keys, state, seat, legal, memory))
+            size = -(-rows // self.parts)
+            answers.append(
+                where_wanted(
+                    lambda part, networks=networks: self._act(networks, *part), given, wanted[cut], known[cut], size
+                )
+            )
+        return jnp.concatenate(answers)
+
+    def _act(
+        self, networks: list[CoPlayerNetwork], keys: Array, state: Any, seat: Array, legal: Array, memory: Any
+    ) -> Array:
+        """What the co-players of some trees do, [b, J] int8."""
+        maps, time = seen_by(self.env, state, seat)
+        goal = None if self.goals is None else memory.astype(jnp.int32)
+        return draw_actions(keys, co_player_logits(networks, maps, time, goal), legal).astype(jnp.int8)
+
+
+def where_wanted(answer: Callable[[Any], Array], given: Any, wanted: Array, known: Array, size: int) -> Array:
+    """Computes an answer only for the rows that want one, a part of them at a time.
+
+    Args:
+        answer: from some rows of `given` to their answers.
+        given: leaves [B, ...].
+        wanted: [B] bool.
+        known: [B, ...], the answers of all other rows.
+        size: rows of a part; the whole batch is computed at once when it is no larger.
+
+    Returns:
+        [B, ...].
+    """
+    rows = len(wanted)
+    if size >= rows:
+        return jnp.where(wanted.reshape(-1, *(1,) * (known.ndim - 1)), answer(given), known)
+    count = jnp.sum(wanted)
+    # Those that want an answer first; behind the last row there is room for a whole part.
+    order = jnp.pad(jnp.argsort(~wanted), (0, size), constant_values=rows)
+
+    def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        begin, known = carry
+        mine = jax.lax.dynamic_slice(order, (begin,), (size,))
+        found = answer(jax.tree.map(lambda leaf: leaf[jnp.minimum(mine, rows - 1)], given))
+        mine = jnp.where(begin + jnp.arange(size) < count, mine, rows)
+        return begin + size, known.at[mine].set(found, mode="drop")
+
+    return jax.lax.while_loop(lambda carry: carry[0] < count, step, (jnp.int32(0), known))[1]
+
+
+def renewed(goals: GoalSet, keys: Array, state: Any, codes: Array) -> Array:
+    """Goals that are gone are replaced by any that exists: keys [B], codes [B, J] -> [B, J], as given if none does."""
+    exists, all_codes = goals.exists(state), goals.codes(state)
+    holds = jnp.any((codes[:, :, None] == all_codes[:, None]) & exists[:, None], axis=-1)
+    choices = jnp.broadcast_to(exists[:, None], (*codes.shape, goals.count))
+    number = jax.vmap(random_legal)(choices, keys)
+    other = jnp.take_along_axis(all_codes, number, axis=1).astype(codes.dtype)
+    return jnp.where(holds | ~jnp.any(exists, axis=-1, keepdims=True), codes, other)
+
+
+def draw_actions(keys: Array, logits: Array, legal: Array) -> Array:
+    """Draws actions with each tree's own key: [B], [B, J, U], [B, J, U] -> [B, J] int32."""
+    return jax.vmap(lambda key, row, allowed: softmax(row, allowed, key, 0.0))(keys, logits, legal)
+
+
+def goal_likelihoods(
+    env: GridGame, minds: Minds, state: Any, seats: Array, codes: Array, actions: Array, *, per_seat: bool = False
+) -> Array:
+    """How likely what the others really did was, for each goal they may have.
+
+    Args:
+        env: the game.
+        minds: the networks.
+        state: the positions in which they acted, leaves [N, ...].
+        seats: [N, m] focal seats.
+        codes: [N, G] integers, the goals as rows of the networks' input.
+        actions: [N, A] what was done then; -1 for who had left.
+        per_seat: whether the networks have a leading axis m.
+
+    Returns:
+        [N, m, J, G]; 1 where a co-player had left or could do only one thing, for that tells nothing.
+    """
+    legal = env.legal(state)
+    sets = apart(minds) if per_seat else [minds] * seats.shape[1]
+    likelihoods = []
+    for mind, seat in zip(sets, seats.T, strict=True):
+        order = own_order(seat, legal.shape[1])[:, 1:]
+        allowed = jnp.take_along_axis(legal, order[..., None], axis=1)
+        did = jnp.take_along_axis(actions, order, axis=1).astype(jnp.int32)
+        maps, time = seen_by(env, state, seat)
+        chances = legal_softmax(goal_logits(apart(mind.others), maps, time, codes), allowed[:, :, None])
+        chance = jnp.take_along_axis(chances, jnp.maximum(did, 0)[:, :, None, None], axis=-1)[..., 0]
+        free = (did >= 0) & (jnp.sum(allowed, axis=-1) > 1)
+        likelihoods.append(jnp.where(free[..., None], chance, 1.0))
+    return jnp.stack(likelihoods, axis=1)

@@ -1,0 +1,207 @@
+"""Many search trees that grow side by side, one node each per simulation.
+
+The same trees as `mctx.search` grows with the same rule (a test compares them), made for deep and narrow trees on any
+device. mctx climbs back to the root tree by tree under `vmap`, where every step up rewrites all nodes of all trees: the
+time of a simulation grows with the number of simulations. Here a step up or down touches one row of each tree.
+
+A node behind the end of a game is never added: the last one before it is visited again.
+
+Letters in shapes: B trees, M nodes of each (the root is node 0, simulation i may add node i + 1), U actions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+ILLEGAL = -1.0
+"""In place of the prior chance of an action that is not legal."""
+PRIOR, VISITS, RETURN, CHILD = range(4)
+"""What `Trees.branches` holds."""
+PARENT, ACTION, REWARD, DISCOUNT = range(4)
+"""What `Trees.origins` holds."""
+
+
+class Arrival(NamedTuple):
+    """What is known of B positions when they enter a tree, or are its root."""
+
+    prior: Array
+    """[B, U] chances of the legal actions, `ILLEGAL` for others."""
+    value: Array
+    """[B], the return expected from here on; not asked for behind an end."""
+    node: Any
+    """What the tree keeps, leaves [B, ...]."""
+
+
+class Open(Protocol):
+    """Finds out what is needed to play on from a node, once it is certain that the tree will."""
+
+    def __call__(self, key: Array, node: Any, wanted: Array, known: Array) -> Array:
+        """A random key, nodes, in which trees it is wanted [B] bool, what is known [B, J] -> what is now, [B, J] int8.
+
+        Rows that are not wanted stay as they are.
+        """
+        ...
+
+
+class Expand(Protocol):
+    """Plays one step from nodes of the trees."""
+
+    def __call__(self, key: Array, action: Array, node: Any, opened: Array) -> tuple[Array, Array, Arrival]:
+        """A random key, actions [B] int32, nodes, what `Open` said of them [B, J] -> rewards, discounts, what followed.
+
+        Rewards and discounts are [B]; a discount of 0 is the end.
+        """
+        ...
+
+
+class Trees(NamedTuple):
+    """B trees; numbers of nodes and actions are floats, too, so that a row is read or written at once."""
+
+    branches: Array
+    """[B, M, U, 4] float32: prior chance, visits, mean return, and the node it leads to: 0 for none yet, negative for
+    one where the game has ended."""
+    origins: Array
+    """[B, M, 4] float32: how a node was reached: parent, action, reward, discount."""
+    nodes: Any
+    """Leaves [B, M, ...]."""
+    opened: Array
+    """[B, M, J] int8, what `Open` said of nodes that have branches."""
+    root_value: Array
+    """[B], what the network said."""
+
+    @property
+    def visits(self) -> Array:
+        """[B, U] visits of the root's branches."""
+        return self.branches[:, 0, :, VISITS]
+
+    @property
+    def q(self) -> Array:
+        """[B, U] their mean returns; 0 for those never visited."""
+        return self.branches[:, 0, :, RETURN]
+
+    @property
+    def value(self) -> Array:
+        """[B] mean over all visits of the root, the first of which is the network's word."""
+        total = self.root_value + jnp.sum(self.visits * self.q, axis=-1)
+        return total / (1.0 + jnp.sum(self.visits, axis=-1))
+
+
+def grow(
+    root: Arrival, open_node: Open, width: int, expand: Expand, simulations: int, exploration: float, key: Array
+) -> Trees:
+    """Grows trees.
+
+    In every node the branch of the highest `Q + c * P * sqrt(N) / (1 + n)` is followed: Q the mean return of the
+    branch, 0 before its first visit; P its prior chance; N visits of the node, the one that made it included; n visits
+    of the branch. Q is in the game's own units, not rescaled. Of equals the first is taken.
+
+    Args:
+        root: where they start.
+        open_node: called before the first branch of a node is followed; most nodes never get any.
+        width: J, what it gives.
+        expand: plays a step.
+        simulations: nodes to add to each.
+        exploration: c.
+        key: consumed; both functions get new ones in every simulation.
+    """
+    batch, actions = root.prior.shape
+    size = simulations + 1
+    row = jnp.arange(batch)
+
+    def allocate(leaf: Array) -> Array:
+        return jnp.zeros((batch, size, *leaf.shape[1:]), leaf.dtype).at[:, 0].set(leaf)
+
+    fresh = jnp.zeros((batch, size, actions, 4))
+    trees = Trees(
+        branches=fresh.at[:, 0, :, PRIOR].set(root.prior),
+        origins=jnp.zeros((batch, size, 4)),
+        nodes=jax.tree.map(allocate, root.node),
+        opened=jnp.zeros((batch, size, width), jnp.int8),
+        root_value=root.value,
+    )
+
+    def simulate(index: Array, carry: tuple[Array, Trees]) -> tuple[Array, Trees]:
+        key, trees = carry
+        key, open_key, expand_key = jax.random.split(key, 3)
+        slot = index + 1
+        parent, action, ended = _descend(trees.branches, exploration)
+        before = jax.tree.map(lambda leaf: leaf[row, parent], trees.nodes)
+        untouched = jnp.sum(trees.branches[row, parent, :, VISITS], axis=-1) == 0
+        known = open_node(open_key, before, untouched, trees.opened[row, parent])
+        reward, discount, after = expand(expand_key, action, before, known)
+        blank = jnp.zeros((batch, actions, 4)).at[..., PRIOR].set(after.prior)
+        origin = jnp.stack([parent.astype(jnp.float32), action.astype(jnp.float32), reward, discount], axis=-1)
+        child = jnp.where(discount > 0, slot, -slot).astype(jnp.float32)
+        # Where the game had ended before, the new slot stays without a parent that knows it.
+        child = jnp.where(ended > 0, -ended.astype(jnp.float32), child)
+        branches = trees.branches.at[:, slot].set(blank).at[row, parent, action, CHILD].set(child)
+        origins = trees.origins.at[:, slot].set(origin)
+        nodes = jax.tree.map(lambda leaf, new: leaf.at[:, slot].set(new), trees.nodes, after.node)
+        leaf = jnp.where(ended > 0, ended, slot)
+        branches = _climb(branches, origins, leaf, jnp.where(discount > 0, after.value, 0.0))
+        return key, Trees(branches, origins, nodes, trees.opened.at[row, parent].set(known), trees.root_value)
+
+    _, grown = jax.lax.fori_loop(0, simulations, simulate, (key, trees))
+    return grown
+
+
+def _descend(branches: Array, exploration: float) -> tuple[Array, Array, Array]:
+    """Follows the best branches from all roots.
+
+    Returns:
+        the last nodes [B] int32 and the actions there [B] int32, whose branches lead to nothing yet or to an end; and
+        the node of that end, 0 for none, [B] int32.
+    """
+    batch = len(branches)
+    row, nobody = jnp.arange(batch), jnp.zeros(batch, jnp.int32)
+
+    def step(walk: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        node, action, child = walk
+        # Those that have arrived choose again where they stand, and choose the same.
+        node = jnp.maximum(node, child)
+        here = branches[row, node]
+        prior, visits = here[..., PRIOR], here[..., VISITS]
+        total = 1.0 + jnp.sum(visits, axis=-1, keepdims=True)
+        score = here[..., RETURN] + exploration * prior * jnp.sqrt(total) / (1.0 + visits)
+        action = jnp.argmax(jnp.where(prior < 0, -jnp.inf, score), axis=-1).astype(jnp.int32)
+        return node, action, here[row, action, CHILD].astype(jnp.int32)
+
+    start = step((nobody, nobody, nobody))
+    # A child has a higher number than its parent, so the highest of both is where to go on.
+    node, action, child = jax.lax.while_loop(lambda walk: jnp.any(walk[2] > 0), step, start)
+    return node, action, -child
+
+
+def _climb(branches: Array, origins: Array, leaf: Array, value: Array) -> Array:
+    """Adds the return of every tree's newest visit to all branches on the way back to its root.
+
+    Args:
+        branches: [B, M, U, 4].
+        origins: [B, M, 4].
+        leaf: [B] int32, the nodes that were visited last.
+        value: [B], the return from there on.
+
+    Returns:
+        the branches.
+    """
+    row = jnp.arange(len(leaf))
+    nowhere = branches.shape[1]
+
+    def step(climb: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        branches, node, value = climb
+        origin = origins[row, node]
+        parent, action = origin[:, PARENT].astype(jnp.int32), origin[:, ACTION].astype(jnp.int32)
+        value = origin[:, REWARD] + origin[:, DISCOUNT] * value
+        visits, mean = branches[row, parent, action, VISITS], branches[row, parent, action, RETURN]
+        mean = mean + (value - mean) / (visits + 1.0)
+        # Those already at the root write nowhere.
+        there = jnp.where(node > 0, parent, nowhere)
+        counted = jnp.stack([visits + 1.0, mean], axis=-1)
+        branches = branches.at[row, there, action, VISITS : RETURN + 1].set(counted, mode="drop")
+        return branches, jnp.where(node > 0, parent, 0), value
+
+    return jax.lax.while_loop(lambda climb: jnp.any(climb[1] > 0), step, (branches, leaf, value))[0]

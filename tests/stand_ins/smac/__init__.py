@@ -1,0 +1,1 @@
+"""Stands in for the `smac` package: the same Python interface, no StarCraft II."""

@@ -1,0 +1,107 @@
+"""OMG on PPO: the critic's values of alternatives, the selector that asks it, and what an update changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from acted import drawn_networks, legal_episodes
+from omg.config import adjust, resolve
+from omg.controllers import TeamDraw
+from omg.errors import UserError
+from omg.learners import OMGPPOLearner, build_learner
+from omg.modules.critics import CRITICS, CriticSizes
+from played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, B, T, config, drawn, fast_jit, same_bytes
+
+KEY = jax.random.key(3)
+D, HORIZON = 3, 4
+SETTINGS: dict[str, Any] = {
+    "learner": "omg_ppo_learner",
+    "am_model": "omg_am",
+    "action_selector": "multinomial",
+    "epsilon_start": 0.0,
+    "epsilon_finish": 0.0,
+    "critic_hidden_dim": 7,
+    "ppo_epochs": 2,
+    "subgoal_dim": D,
+    "omg_horizon": HORIZON,
+    "am_hidden_dim": 5,
+}
+
+
+def learner_for(team: TeamDraw | None = None, **changes: Any) -> OMGPPOLearner:
+    learner = build_learner(config(**(SETTINGS | changes)), SPEC, team, PARTNERS)
+    assert isinstance(learner, OMGPPOLearner)
+    return learner
+
+
+@pytest.mark.parametrize("name", sorted(CRITICS))
+def test_alternatives_are_valued_after_what_really_came_before(name: str):
+    sizes = CriticSizes((4, 2, D), hidden_dim=6)
+    critic = drawn(jax.eval_shape(lambda: CRITICS[name](sizes, key=KEY)), 1)
+    rng = np.random.default_rng(0)
+    # One part is the same for all seats, another for all steps.
+    parts = [jnp.asarray(rng.normal(size=shape)) for shape in ((2, 5, 1, 4), (2, 1, 3, 2), (2, 5, 3, D))]
+    tried = jnp.asarray(rng.normal(size=(2, 4, 3, 3, D)))
+    values = np.asarray(fast_jit(lambda parts, tried: critic.try_features(parts, tried))(parts, tried))
+    assert values.shape == (2, 4, 3, 3)
+    judge = fast_jit(lambda parts: critic(parts))
+    for t in range(4):
+        for k in range(3):
+            instead = parts[-1].at[:, t].set(tried[:, t, k])
+            np.testing.assert_allclose(values[:, t, k], judge([*parts[:-1], instead])[:, t], atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"obs_all_last_actions": True, "critic": "mlp"}], ids=str)
+def test_the_selector_takes_the_state_that_the_critic_values_most(changes: dict[str, Any]):
+    learner = learner_for(ONE_SEAT, **changes)
+    state, batch = drawn_networks(learner, ("mac", "critic"), 1), legal_episodes(2, team=ONE_SEAT)
+    state = state._replace(scale=learner.init(KEY).scale)
+    batch = jax.tree.map(jnp.asarray, learner.keep(batch))
+    inferred = jnp.asarray(np.random.default_rng(3).normal(size=(B, T + 1, 1, D)), jnp.float32)
+    columns = state.mac.columns(batch, learner.main_seats(batch))
+
+    def best(mode: str) -> np.ndarray:
+        chosen = learner_for(ONE_SEAT, subgoal_mode=mode, **changes)
+        return np.asarray(fast_jit(lambda: chosen.select(state, batch, columns, inferred, KEY).offset)())
+
+    codes = np.asarray(state.mac.opponent_model.prior.encode(columns.model_inputs().seen)[0])
+    judge = fast_jit(
+        lambda features: state.critic(learner.critic_parts(batch, columns, state.mac.extend(columns, features)))
+    )
+    optimistic, conservative = best("optimistic"), best("conservative")
+    for b, length in enumerate(LENGTHS):
+        for t in range(length):
+            values = [
+                float(judge(inferred.at[b, t].set(codes[b, min(t + k, length)]))[b, t, 0])
+                for k in range(1, HORIZON + 1)
+            ]
+            left = length - t
+            assert optimistic[b, t, 0] == min(int(np.argmax(values)) + 1, left)
+            assert conservative[b, t, 0] == min(int(np.argmin(values)) + 1, left)
+    assert (optimistic != conservative).any()
+
+
+def test_an_update_trains_actor_critic_and_model_but_not_the_prior():
+    learner = learner_for(ONE_SEAT)
+    state = learner.init(KEY)
+    batch = jax.tree.map(jnp.asarray, learner.keep(legal_episodes(4, team=ONE_SEAT)))
+    changed, metrics = fast_jit(learner.update)(state, batch, 0, 0, KEY)
+    model, after = state.mac.opponent_model, changed.mac.opponent_model
+    assert same_bytes(model.prior, after.prior)
+    assert not same_bytes(model.with_prior(None), after.with_prior(None))
+    assert not same_bytes(state.mac.agent, changed.mac.agent)
+    assert not same_bytes(state.critic, changed.critic)
+    assert {"am_kl", "omg_offset_1", "omg_selected_share", "policy_loss"} <= set(metrics)
+    assert float(metrics["omg_selected_share"]) == 0.5
+
+
+def test_its_configuration_is_on_policy_and_wants_its_model():
+    with pytest.raises(UserError, match="am_model: got liam_am, but learner=omg_ppo_learner trains omg_am"):
+        adjust(resolve("ippo_omg", "foraging", ["am_model=liam_am"]).config, has_gpu=False)
+    settings, _ = adjust(resolve("ippo_omg", "foraging", ["batch_size_run=16"]).config, has_gpu=False)
+    assert (settings.buffer_size, settings.batch_size, settings.updates_per_episode) == (16, 16, 1 / 16)

@@ -1,0 +1,188 @@
+"""Networks of a planning player against slow, obvious versions; goals as rows and as vectors; stacks of networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from omg.envs import make_env
+from omg.modules.planning import (
+    CoPlayerNetwork,
+    MapTrunk,
+    PlanningSizes,
+    PolicyValueNetwork,
+    apart,
+    co_player_logits,
+    goal_logits,
+    masked,
+    stacked,
+)
+from omg.planning import goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
+from omg.planning.minds import renewed
+
+SIZES = PlanningSizes(channels=3, height=4, width=5, n_actions=6, goal_dim=4, filters=(2, 3, 4), hidden=7)
+ROWS = 6
+
+
+def views(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.random((ROWS, 3, 4, 5)) < 0.3, rng.random(ROWS).astype(np.float32)
+
+
+def slow_trunk(trunk: MapTrunk, picture: np.ndarray, time: float) -> np.ndarray:
+    """One map [C, H, W], cell by cell."""
+    x = picture.astype(np.float64)
+    for kernel, bias in zip(trunk.kernels, trunk.biases, strict=True):
+        weight, (_, height, width) = np.asarray(kernel), x.shape
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+        out = np.empty((weight.shape[-1], height, width))
+        for row in range(height):
+            for col in range(width):
+                around = padded[:, row : row + 3, col : col + 3].transpose(1, 2, 0)
+                out[:, row, col] = np.tensordot(around, weight, axes=3) + bias
+        x = np.maximum(out, 0)
+    return x.transpose(1, 2, 0).reshape(-1) @ trunk.dense.weight + trunk.dense.bias + time * np.asarray(trunk.time)
+
+
+def test_trunk_is_three_padded_convolutions_and_a_wide_layer() -> None:
+    maps, time = views(0)
+    trunk = MapTrunk(SIZES, key=jax.random.key(0))
+    assert [kernel.shape for kernel in trunk.kernels] == [(3, 3, 3, 2), (3, 3, 2, 3), (3, 3, 3, 4)]
+    found = jax.jit(lambda: trunk(jnp.asarray(maps.reshape(2, 3, 3, 4, 5)), jnp.asarray(time.reshape(2, 3))))()
+    expected = [slow_trunk(trunk, picture, share) for picture, share in zip(maps, time, strict=True)]
+    np.testing.assert_allclose(found.reshape(ROWS, 7), expected, atol=1e-5)
+
+
+def test_published_sizes_are_the_defaults() -> None:
+    env = make_env("stag_hunt")
+    sizes = network_sizes(env, 2)
+    assert (sizes.filters, sizes.hidden) == ((16, 32, 32), 512)
+    shapes = jax.eval_shape(lambda: new_minds(sizes, 4, jax.random.key(0)))
+    assert [kernel.shape for kernel in shapes.own.trunk.kernels] == [(3, 3, 7, 16), (3, 3, 16, 32), (3, 3, 32, 32)]
+    assert shapes.own.trunk.dense.weight.shape == (64 * 32, 512)
+    assert (shapes.own.goal.shape, shapes.own.policy.weight.shape) == ((0, 512), (512, 7))
+    assert (shapes.others.goal.shape, shapes.others.head.weight.shape) == ((3, 2, 512), (3, 512, 7))
+
+
+def test_a_goal_adds_its_rows_of_the_wide_layer() -> None:
+    maps, time = views(1)
+    network = CoPlayerNetwork(SIZES, key=jax.random.key(1))
+    codes = np.array([0, 3, 1, 2, 2, -1])
+    vectors = np.where(codes[:, None] >= 0, np.eye(4, dtype=np.float32)[codes], 0.0).astype(np.float32)
+    by_code, by_vector = jax.jit(lambda: (network(maps, time, jnp.asarray(codes)), network(maps, time, vectors)))()
+    np.testing.assert_allclose(by_code, by_vector, atol=1e-6)
+    hidden = [slow_trunk(network.trunk, maps[i], time[i]) + vectors[i] @ np.asarray(network.goal) for i in range(ROWS)]
+    expected = np.maximum(hidden, 0) @ np.asarray(network.head.weight) + np.asarray(network.head.bias)
+    np.testing.assert_allclose(by_code, expected, atol=1e-5)
+    assert np.abs(by_code[1] - by_code[5]).max() > 1e-3
+    with pytest.raises(ValueError, match="goal_dim is 4"):
+        network(maps, time)
+
+
+def test_policy_and_value_share_their_layers() -> None:
+    maps, time = views(2)
+    network = PolicyValueNetwork(SIZES, key=jax.random.key(2))
+    goal = np.ones((ROWS, 4), np.float32)
+    logits, value = jax.jit(lambda: network(maps, time, goal))()
+    hidden = [slow_trunk(network.trunk, maps[i], time[i]) + goal[i] @ np.asarray(network.goal) for i in range(ROWS)]
+    hidden = np.maximum(hidden, 0)
+    np.testing.assert_allclose(logits, hidden @ network.policy.weight + network.policy.bias, atol=1e-5)
+    np.testing.assert_allclose(value, (hidden @ network.value.weight + network.value.bias)[:, 0], atol=1e-5)
+
+
+def test_stacked_networks_answer_each_for_itself() -> None:
+    maps, time = views(3)
+    made = stacked(lambda key: CoPlayerNetwork(SIZES, key=key), jax.random.key(3), 2)
+    assert made.head.weight.shape == (2, 7, 6)
+    goal, codes = np.array([[0, 1], [1, 2], [3, 0], [2, 2], [0, 3], [1, 1]]), np.tile(np.arange(4), (ROWS, 1))
+
+    @jax.jit
+    def answers(networks: CoPlayerNetwork) -> Any:
+        each = apart(networks)
+        alone = jnp.stack([each[place](maps, time, jnp.asarray(goal[:, place])) for place in range(2)], axis=1)
+        return (
+            alone,
+            co_player_logits(each, maps, time, jnp.asarray(goal)),
+            goal_logits(each, maps, time, jnp.asarray(codes)),
+        )
+
+    alone, together, every_goal = answers(made)
+    assert every_goal.shape == (ROWS, 2, 4, 6)
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    picked = np.take_along_axis(np.asarray(every_goal), goal[:, :, None, None], axis=2)[:, :, 0]
+    np.testing.assert_allclose(picked, alone, atol=1e-5)
+    assert np.abs(alone[:, 0] - alone[:, 1]).max() > 0.01
+
+
+def test_illegal_actions_have_no_chance() -> None:
+    legal = jnp.asarray([[True, False, True], [False, True, False]])
+    chances = jax.nn.softmax(masked(jnp.asarray([[1.0, 90.0, 1.0], [-5.0, -5.0, 3.0]]), legal))
+    np.testing.assert_allclose(chances, [[0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
+
+
+# ------------------------------------------------------------------------------------ what the networks are shown
+
+
+def test_networks_see_the_map_of_the_focal_seat() -> None:
+    env = make_env("stag_hunt", size=5)
+    state = env.start(jax.random.key(0), 8)
+    state = state._replace(hunting=state.hunting.at[3, 1].set(False), time=state.time + 7)
+    seat = jnp.arange(8) % 4
+    maps, time = seen_by(env, state, seat)
+    expected = env.map_view.maps(env.views(state))[jnp.arange(8), seat]
+    np.testing.assert_array_equal(maps, expected)
+    np.testing.assert_allclose(time, np.full(8, 0.2))
+
+
+def test_likelihoods_are_the_chances_of_what_was_done() -> None:
+    env = make_env("snowdrift", size=4, players=3, drifts=2)
+    goals = make_goals(env)
+    sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
+    minds = jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2))
+    games = 4
+    state = env.start(jax.random.key(1), games)
+    seats = np.array([[0, 1], [1, 2], [2, 0], [0, 2]])
+    legal = np.asarray(env.legal(state))
+    actions = np.array([[np.flatnonzero(row)[game % 2] for row in legal[game]] for game in range(games)])
+    actions[2, 1] = -1
+    codes = np.asarray(goals.codes(state))
+    found = jax.jit(
+        lambda: goal_likelihoods(
+            env, minds, state, jnp.asarray(seats), jnp.asarray(codes), jnp.asarray(actions), per_seat=True
+        )
+    )()
+    assert found.shape == (games, 2, 2, 3)
+    networks = [apart(mind.others) for mind in apart(minds)]
+    for game in range(games):
+        for slot in range(2):
+            me = seats[game, slot]
+            others = [seat for seat in range(3) if seat != me]
+            one = jax.tree.map(lambda leaf, game=game: leaf[game : game + 1], state)
+            maps, time = seen_by(env, one, jnp.asarray([me]))
+            for place, other in enumerate(others):
+                for goal in range(3):
+                    logits = networks[slot][place](maps, time, jnp.asarray(codes[game, goal : goal + 1]))[0]
+                    weights = np.where(legal[game, other], np.exp(np.asarray(logits, np.float64)), 0)
+                    did = actions[game, other]
+                    expected = 1.0 if did < 0 else weights[did] / weights.sum()
+                    assert float(found[game, slot, place, goal]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_goals_that_are_gone_are_replaced_by_some_that_exist() -> None:
+    env = make_env("snowdrift", size=4, players=4, drifts=3)
+    goals = make_goals(env)
+    games = 400
+    state = jax.tree.map(lambda leaf: jnp.repeat(leaf, games, axis=0), env.start(jax.random.key(5), 1))
+    state = state._replace(drift_left=state.drift_left.at[:, 1].set(False))
+    cell = [int(number) for number in state.drift[0]]
+    codes = jnp.tile(jnp.asarray([cell[0], cell[1], 16], jnp.int16), (games, 1))
+    keys = jax.random.split(jax.random.key(0), games)
+    found = np.asarray(jax.jit(lambda: renewed(goals, keys, state, codes))())
+    assert set(found[:, 0]) == {cell[0]}
+    assert set(found[:, 2]) == {16}
+    for code in (cell[0], cell[2], 16):
+        assert abs(float(np.mean(found[:, 1] == code)) - 1 / 3) < 0.09

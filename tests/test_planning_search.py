@@ -1,0 +1,451 @@
+"""Tree search: hand-worked and golden trees, brute force on tiny boards, masks, leaving, parts and memory."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mctx
+import numpy as np
+import pytest
+from jax import Array
+
+from compiling import optimised
+from omg.envs import make_env
+from omg.envs.grid import DOWN, RIGHT, STAY
+from omg.envs.grid.bits import pack
+from omg.envs.stag_hunt import StagHuntState
+from omg.envs.stag_hunt.env import HUNT_HARE, HUNT_STAG
+from omg.errors import UserError
+from omg.planning.parts import part_count, plan_in_parts, search_bytes
+from omg.planning.search import (
+    Judgement,
+    Plan,
+    Roots,
+    SearchSettings,
+    all_actions,
+    choose,
+    grow_trees,
+    own_order,
+    plan,
+)
+from omg.planning.trees import CHILD, PARENT, VISITS
+
+GOLDEN = Path(__file__).parent / "golden" / "search_trees.json"
+
+# ------------------------------------------------------------------------------------- a game that is written down
+
+
+class Table(NamedTuple):
+    """A game of two players as tables over S positions, U actions of the focal player (seat 0)."""
+
+    next: Any
+    """[S, U]."""
+    reward: Any
+    """[S, U]."""
+    over: Any
+    """[S] bool."""
+    legal: Any
+    """[S, U] bool."""
+    logits: Any
+    """[S, U]."""
+    value: Any
+    """[S]."""
+
+
+class TableGame:
+    """`search.Game` and `search.Evaluate` of a table; the other player always does 0."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = Table(*(jnp.asarray(part) for part in table))
+
+    def advance(self, state: Array, actions: Array) -> tuple[Array, Array, Array]:
+        on, action = ~self.table.over[state], actions[:, 0]
+        reward = jnp.where(on, self.table.reward[state, action], 0.0)
+        after = jnp.where(on, self.table.next[state, action], state)
+        return after, jnp.stack([reward, 100 + reward], axis=1), self.table.over[after]
+
+    def legal(self, state: Array) -> Array:
+        return jnp.stack([self.table.legal[state], jnp.ones_like(self.table.legal[state])], axis=1)
+
+    def there(self, state: Array) -> Array:
+        return jnp.ones((len(state), 2), bool)
+
+    def evaluate(self, keys: Array, state: Array, seat: Array, legal: Array, memory: Any) -> tuple[Judgement, Any]:
+        others = jnp.zeros((len(state), 1), jnp.int32)
+        return Judgement(self.table.logits[state], self.table.value[state], others), memory + 1
+
+    def search(self, starts: list[int], settings: SearchSettings) -> Any:
+        count = len(starts)
+        zeros = jnp.zeros(count, jnp.int32)
+        roots = Roots(jnp.asarray(starts, jnp.int32), zeros, zeros, jnp.arange(count))
+        return jax.jit(lambda: grow_trees(self, self.evaluate, settings, roots, jax.random.key(0)))()
+
+
+def slow_search(table: Table, start: int, settings: SearchSettings) -> tuple[list[int], list[float], float]:
+    """The same search, one node and one branch at a time: visits and Q of the root's branches, and its value."""
+    nodes: list[dict[str, Any]] = []
+
+    def add(position: int, ended: bool) -> float:
+        allowed = np.flatnonzero(table.legal[position])
+        weights = {a: math.exp(table.logits[position][a]) for a in allowed}
+        prior = {a: weight / sum(weights.values()) for a, weight in weights.items()}
+        value = 0.0 if ended else float(table.value[position])
+        nodes.append({"at": position, "prior": prior, "children": {}, "returns": [value]})
+        return value
+
+    def visit(node: dict[str, Any]) -> float:
+        def score(action: int) -> float:
+            child = node["children"].get(action)
+            tries, q = (0, 0.0) if child is None else (child["n"], child["sum"] / child["n"])
+            return q + settings.exploration * node["prior"][action] * math.sqrt(len(node["returns"])) / (1 + tries)
+
+        action = max(node["prior"], key=score)
+        on = not table.over[node["at"]]
+        reward = float(table.reward[node["at"]][action]) if on else 0.0
+        if action not in node["children"]:
+            after = int(table.next[node["at"]][action]) if on else node["at"]
+            ended = bool(table.over[after])
+            behind = add(after, ended)
+            node["children"][action] = {"node": nodes[-1], "n": 0, "sum": 0.0, "ended": ended}
+        else:
+            behind = visit(node["children"][action]["node"])
+        child = node["children"][action]
+        total = reward if child["ended"] else reward + settings.discount * behind
+        child["n"] += 1
+        child["sum"] += total
+        node["returns"].append(total)
+        return total
+
+    add(start, False)
+    root = nodes[0]
+    for _ in range(settings.simulations):
+        visit(root)
+    children = [root["children"].get(action) for action in range(table.legal.shape[1])]
+    q = [0.0 if child is None else child["sum"] / child["n"] for child in children]
+    return [0 if child is None else child["n"] for child in children], q, float(np.mean(root["returns"]))
+
+
+def test_hand_worked_tree_counts_the_last_reward_once() -> None:
+    # Action 0 pays 1 and ends the game, where the network still promises 9; action 1 leads to a position worth 0.5.
+    table = Table(
+        next=np.array([[1, 2], [1, 1], [2, 2]]),
+        reward=np.array([[1.0, 0.0], [7.0, 7.0], [0.0, 0.0]]),
+        over=np.array([False, True, False]),
+        legal=np.ones((3, 2), bool),
+        logits=np.zeros((3, 2)),
+        value=np.array([0.0, 9.0, 0.5]),
+    )
+    found = TableGame(table).search([0], SearchSettings(simulations=6, exploration=1.0, discount=0.5))
+    # Five times 1 + 0.5 * sqrt(N) / (1 + n) is more than 0.5 * sqrt(N); in the sixth simulation 1.204 < 1.225.
+    assert found.visits[0].tolist() == [5, 1]
+    assert found.q[0].tolist() == [1.0, 0.25]
+    assert float(found.value[0]) == pytest.approx((0 + 5 * 1 + 0.25) / 7)
+    # What the evaluation remembers goes down the branches: one more than in the node above.
+    depth, parent = np.asarray(found.nodes.memory[0]), np.asarray(found.origins[0, :, PARENT], int)
+    assert all(depth[node] == depth[parent[node]] + 1 for node in range(1, 7))
+    # No position was added behind the end: its branches were never visited.
+    assert found.branches[0, 1, :, VISITS].tolist() == [0, 0]
+
+
+def random_table(seed: int, positions: int = 12, actions: int = 3) -> Table:
+    rng = np.random.default_rng(seed)
+    legal = rng.random((positions, actions)) < 0.7
+    legal[:, 1] = True
+    return Table(
+        next=rng.integers(0, positions, (positions, actions)),
+        reward=np.round(rng.normal(size=(positions, actions)), 2),
+        over=np.arange(positions) % 5 == 4,
+        legal=legal,
+        logits=np.round(rng.normal(size=(positions, actions)), 2),
+        value=np.round(rng.normal(size=positions), 2),
+    )
+
+
+def test_trees_are_those_in_the_golden_file() -> None:
+    golden = json.loads(GOLDEN.read_text())
+    table = Table(*(np.array(golden["table"][name]) for name in Table._fields))
+    settings = SearchSettings(**golden["settings"])
+    found = TableGame(table).search(golden["starts"], settings)
+    assert found.visits.astype(int).tolist() == golden["visits"]
+    np.testing.assert_allclose(found.q, golden["q"], atol=1e-4)
+    np.testing.assert_allclose(found.value, golden["value"], atol=1e-4)
+
+
+@pytest.mark.parametrize("exploration", [0.3, 4.0])
+def test_trees_are_those_of_a_slow_search(exploration: float) -> None:
+    settings = SearchSettings(simulations=40, exploration=exploration, discount=0.9)
+    table, starts = random_table(3), [0, 1, 2, 3, 5]
+    found = TableGame(table).search(starts, settings)
+    for index, start in enumerate(starts):
+        visits, q, value = slow_search(table, start, settings)
+        assert found.visits[index].tolist() == visits
+        np.testing.assert_allclose(found.q[index], q, atol=1e-5)
+        assert float(found.value[index]) == pytest.approx(value, abs=1e-5)
+
+
+def test_trees_are_those_of_mctx_node_by_node() -> None:
+    # Without ends, behind which mctx goes on adding nodes.
+    table = random_table(5)._replace(over=np.zeros(12, bool))
+    game, settings, starts = TableGame(table), SearchSettings(simulations=50, exploration=2.0), jnp.arange(6)
+    ours = game.search(starts.tolist(), settings)
+
+    def arrive(state: Array) -> tuple[Array, Array]:
+        legal = game.table.legal[state]
+        return jnp.where(legal, game.table.logits[state], -1e9), game.table.value[state]
+
+    def expand(_: Any, key: Array, action: Array, state: Array) -> tuple[mctx.RecurrentFnOutput, Array]:
+        after, reward, _ = game.advance(state, jnp.stack([action, action], axis=1))
+        logits, value = arrive(after)
+        discount = jnp.full(len(after), settings.discount)
+        out = mctx.RecurrentFnOutput(reward=reward[:, 0], discount=discount, prior_logits=logits, value=value)
+        return out, after
+
+    def select(key: Array, tree: Any, index: Array, depth: Any = 0) -> Array:
+        visits, logits = tree.children_visits[index], tree.children_prior_logits[index]
+        q = jnp.where(visits > 0, tree.qvalues(index), 0.0)
+        prior = settings.exploration * jax.nn.softmax(logits)
+        score = q + prior * jnp.sqrt(tree.node_visits[index]) / (1 + visits)
+        return jnp.argmax(jnp.where(logits < -1e8, -jnp.inf, score)).astype(jnp.int32)
+
+    @jax.jit
+    def theirs_of(starts: Array) -> Any:
+        logits, value = arrive(starts)
+        root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=starts)
+        return mctx.search(
+            None,
+            jax.random.key(0),
+            root=root,
+            recurrent_fn=expand,
+            root_action_selection_fn=select,
+            interior_action_selection_fn=select,
+            num_simulations=50,
+        )
+
+    theirs = theirs_of(starts)
+    np.testing.assert_array_equal(ours.branches[..., VISITS], theirs.children_visits)
+    np.testing.assert_array_equal(ours.branches[..., CHILD], jnp.maximum(theirs.children_index, 0))
+    np.testing.assert_array_equal(ours.origins[:, 1:, PARENT], theirs.parents[:, 1:])
+    np.testing.assert_array_equal(ours.nodes.state, theirs.embeddings)
+    np.testing.assert_allclose(ours.q, theirs.summary().qvalues, atol=1e-4)
+    np.testing.assert_allclose(ours.value, theirs.summary().value, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------- stag hunt
+
+TINY = make_env("stag_hunt", size=3, players=2, blocks=0, hares=1, stags=1, episode_limit=4)
+
+
+def uniform(value: float = 0.0) -> Any:
+    """Knows nothing; the others hunt a stag when they can, else go right, else down, else stay."""
+
+    def evaluate(keys: Array, state: Any, seat: Array, legal: Array, memory: Any) -> tuple[Judgement, Any]:
+        order = (HUNT_STAG, RIGHT, DOWN, STAY)
+        wish = jnp.stack([legal[:, 1:, action] for action in order], axis=-1)
+        others = jnp.asarray(order)[jnp.argmax(wish, axis=-1)]
+        batch = len(seat)
+        return Judgement(jnp.zeros((batch, legal.shape[-1])), jnp.full(batch, value), others), memory
+
+    return evaluate
+
+
+def brute_force(env: Any, state: Any, seat: Array, discount: float) -> Array:
+    """The focal player's best return after each first action, over all its plans: [N, U]."""
+    count, actions = len(seat), env.spec.n_actions
+    rewards = []
+    for _ in range(env.args.episode_limit):
+        size = len(seat)
+        legal = jnp.take_along_axis(env.legal(state), own_order(seat, 2)[..., None], axis=1)
+        judged, _ = uniform()(None, state, seat, legal, None)
+        state, seat, others = jax.tree.map(lambda leaf: jnp.repeat(leaf, actions, axis=0), (state, seat, judged.others))
+        mine = jnp.tile(jnp.arange(actions), size)
+        state, reward, _ = env.advance(state, all_actions(seat, mine, others))
+        rewards.append(jnp.take_along_axis(reward, seat[:, None], axis=1).reshape(count, -1))
+    best = jnp.zeros(())
+    for reward in rewards[::-1]:
+        q = reward + discount * best
+        best = q.reshape(count, -1, actions).max(axis=-1)
+    return q
+
+
+def test_search_agrees_with_brute_force_on_tiny_boards() -> None:
+    games, settings = 24, SearchSettings(simulations=8000, exploration=5.0)
+    seats = jnp.arange(games, dtype=jnp.int32)[:, None] % 2
+    memory = jnp.zeros((games, 1, 1), jnp.int8)
+
+    def both(key: Array) -> tuple[Plan, Array]:
+        state = TINY.start(key, games)
+        exact = brute_force(TINY, state, seats[:, 0], settings.discount)
+        return plan(TINY, uniform(), settings, state, seats, memory, key), exact
+
+    with optimised():
+        found, exact = jax.jit(both)(jax.random.key(3))
+    legal, q = np.asarray(found.legal)[:, 0], np.asarray(found.q)[:, 0]
+    best, q = np.where(legal, exact, -1.0), np.where(legal, q, -1.0)
+    top, paid = best.max(axis=1), best.max(axis=1) > 0
+    # Different games: a hare at once or later, a stag together with the other, and different first steps.
+    assert len(set(np.round(top[paid], 2).tolist())) >= 3
+    assert len(set(best.argmax(axis=1)[paid].tolist())) >= 4
+    # Among equals any will do.
+    chosen = np.take_along_axis(best, q.argmax(axis=1)[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(chosen[paid], top[paid], atol=1e-5)
+    # A mean over what was tried is never more than the best, and comes close to it.
+    assert (q <= best + 1e-5).all()
+    np.testing.assert_allclose(q.max(axis=1)[paid], top[paid], rtol=0.16)
+    assert (np.asarray(found.q)[:, 0][~legal] == 0).all()
+
+
+def standing(env: Any, players: list[int], prey: list[int], time: int = 0) -> StagHuntState:
+    """A batch of one, with players and prey on the given cells."""
+    return StagHuntState(
+        player=jnp.asarray([players], jnp.uint8),
+        hunting=jnp.ones((1, len(players)), bool),
+        prey=jnp.asarray([prey], jnp.uint8),
+        prey_left=jnp.ones((1, len(prey)), bool),
+        blocks=pack(np.zeros((1, env.board.cells), bool)),
+        last_action=jnp.full((1, len(players)), -1, jnp.int8),
+        time=jnp.full(1, time, jnp.int16),
+    )
+
+
+def tree_of(env: Any, state: Any, seat: int, simulations: int, value: float) -> Any:
+    settings = SearchSettings(simulations=simulations, exploration=30.0)
+    roots = Roots(state, jnp.asarray([seat], jnp.int32), jnp.zeros(1, jnp.int8), jnp.zeros(1, jnp.int32))
+    return jax.jit(lambda: grow_trees(env, uniform(value), settings, roots, jax.random.key(0)))()
+
+
+def test_nothing_is_expected_behind_the_end_or_after_leaving() -> None:
+    # Seat 1 stands on the hare: with it, it leaves for good. The network would promise 100 for every position.
+    leaves = tree_of(TINY, standing(TINY, [0, 8], [4, 8]), 1, 60, 100.0)
+    assert float(leaves.q[0, HUNT_HARE]) == 1.0
+    assert float(leaves.q[0, STAY]) > 20
+    # In the last step nothing follows, whatever is done.
+    last = tree_of(TINY, standing(TINY, [4, 4], [4, 8], time=3), 0, 60, 100.0)
+    assert last.q[0].tolist() == [0, 0, 0, 0, 0, 5.0, 0]
+
+
+def test_branches_and_the_others_keep_to_the_rules() -> None:
+    env = make_env("stag_hunt", size=3, players=3, blocks=0, hares=1, stags=1, episode_limit=6)
+    tree = tree_of(env, standing(env, [0, 4, 4], [4, 8]), 0, 80, 0.0)
+    nodes = jax.tree.map(lambda leaf: leaf[0], tree.nodes)
+    legal = np.asarray(env.legal(nodes.state))
+    visits = np.asarray(tree.branches[0, :, :, VISITS])
+    assert visits[0].sum() == 80
+    assert not visits[~legal[:, 0]].any()
+    assert np.take_along_axis(legal[:, 1:], np.asarray(nodes.others, int)[..., None], axis=2).all()
+    # The two at the stag take it at once and leave: below the root they stay, though the script knows other ways.
+    assert nodes.others[0].tolist() == [HUNT_STAG, HUNT_STAG]
+    assert np.asarray(nodes.others)[1:].tolist() == [[STAY, STAY]] * 80
+    assert not np.asarray(nodes.state.hunting)[1:, 1:].any()
+
+
+@pytest.mark.parametrize("seat", [0, 1, 2])
+def test_seats_and_co_players_keep_their_order(seat: int) -> None:
+    order = own_order(jnp.asarray([seat]), 3)[0].tolist()
+    assert order == [seat, *(other for other in range(3) if other != seat)]
+    acted = all_actions(jnp.asarray([seat]), jnp.asarray([5]), jnp.asarray([[6, 7]], jnp.int8))[0]
+    assert [int(acted[place]) for place in order] == [5, 6, 7]
+
+
+# ---------------------------------------------------------------------------------------------------- whole plans
+
+
+def random_players(keys: Array, state: Any, seat: Array, legal: Array, memory: Any) -> tuple[Judgement, Any]:
+    """The others do anything legal, by their tree's own luck; values and priors differ from cell to cell."""
+    others = jnp.argmax(legal[:, 1:] * jax.vmap(lambda key: jax.random.uniform(key, legal.shape[1:]))(keys)[:, 1:], -1)
+    cell = jnp.take_along_axis(state.player, seat[:, None], axis=1)[:, 0].astype(jnp.float32)
+    logits = jnp.sin(cell[:, None] * jnp.arange(1.0, legal.shape[-1] + 1))
+    return Judgement(logits, jnp.sin(cell + state.player.sum(axis=1)) + memory, others), memory
+
+
+@cache
+def planned() -> tuple[Plan, Plan, Plan, int]:
+    games, settings = 5, SearchSettings(simulations=12, exploration=2.0)
+    state = TINY.start(jax.random.key(1), games)
+    seats = jnp.tile(jnp.arange(2, dtype=jnp.int32), (games, 1))
+    memory = jnp.linspace(0.0, 1.0, games * 2 * 3).reshape(games, 2, 3)
+    key = jax.random.key(7)
+    needed = search_bytes(TINY, random_players, settings, state, seats, memory)
+    whole, parts, again = jax.jit(
+        lambda: (
+            plan(TINY, random_players, settings, state, seats, memory, key),
+            plan_in_parts(TINY, random_players, settings, state, seats, memory, key, limit_bytes=needed // 2),
+            plan(TINY, random_players, settings, state, seats, memory, jax.random.key(8)),
+        )
+    )()
+    return whole, parts, again, needed
+
+
+def test_a_plan_in_parts_is_the_same_plan() -> None:
+    whole, parts, other_luck, _ = planned()
+    for name in Plan._fields:
+        np.testing.assert_allclose(getattr(whole, name), getattr(parts, name), atol=1e-6, err_msg=name)
+    assert not np.allclose(whole.q, other_luck.q)
+
+
+def test_a_plan_is_the_mean_of_its_trees() -> None:
+    whole = planned()[0]
+    games, settings = 5, SearchSettings(simulations=12, exploration=2.0)
+    state = TINY.start(jax.random.key(1), games)
+    memory = np.linspace(0.0, 1.0, games * 2 * 3).astype(np.float32).reshape(games, 2, 3)
+    rows = [(game, slot, sample) for slot in range(2) for game in range(games) for sample in range(3)]
+    roots = Roots(
+        jax.tree.map(lambda leaf: leaf[np.array([game for game, _, _ in rows])], state),
+        jnp.asarray([slot for _, slot, _ in rows], jnp.int32),
+        jnp.asarray([memory[row] for row in rows]),
+        jnp.asarray([(game * 2 + slot) * 3 + sample for game, slot, sample in rows], jnp.int32),
+    )
+    trees = jax.jit(lambda: grow_trees(TINY, random_players, settings, roots, jax.random.key(7)))()
+    legal = np.asarray(TINY.legal(state))
+    for game in range(games):
+        for slot in range(2):
+            mine = [index for index, row in enumerate(rows) if row[:2] == (game, slot)]
+            tries, q = np.asarray(trees.visits)[mine], np.asarray(trees.q)[mine]
+            mean = [q[tries[:, a] > 0, a].mean() if tries[:, a].any() else 0.0 for a in range(7)]
+            np.testing.assert_allclose(whole.q[game, slot], mean, atol=1e-5)
+            weights = np.where(legal[game, slot], np.exp(2.0 * np.array(mean)), 0.0)
+            np.testing.assert_allclose(whole.policy[game, slot], weights / weights.sum(), atol=1e-5)
+            share = (tries / 12).mean(axis=0)
+            np.testing.assert_allclose(whole.visits[game, slot], share, atol=1e-6)
+            entropy = -sum(part * math.log(part) for part in share if part > 0)
+            assert float(whole.entropy[game, slot]) == pytest.approx(entropy, abs=1e-5)
+            np.testing.assert_allclose(whole.value[game, slot], np.asarray(trees.value)[mine].mean(), atol=1e-5)
+
+
+def test_actions_are_drawn_from_the_policy_and_greedy_in_evaluation() -> None:
+    q = jnp.asarray([[[0.0, 1.0, 3.0, 0.5]]])
+    legal = jnp.asarray([[[True, True, False, True]]])
+    policy = np.exp(2 * np.array([0.0, 1.0, -np.inf, 0.5]))
+    policy /= policy.sum()
+    shape = (4000, 1, 4)
+    many = Plan(*(jnp.broadcast_to(part, shape) for part in (q, jnp.asarray(policy)[None, None], legal)), q, q, q)
+    drawn = np.asarray(choose(many, jax.random.key(0)))
+    np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=4) / 4000, policy, atol=0.03)
+    assert set(np.asarray(choose(many, jax.random.key(0), explore=False))[:, 0]) == {1}
+
+
+def test_the_memory_of_a_search_is_known_before() -> None:
+    needed = planned()[3]
+    # 5 games, 2 seats, 3 samples, 13 nodes; a node is 2 cells, 2 flags, prey 2 + 2, one word of blocks, 2 actions, the
+    # time, one action of the other, and a float of memory; and four numbers for each branch and the way there.
+    assert needed == 30 * 13 * ((2 + 2 + 2 + 2 + 4 + 2 + 2) + 1 + 4 + 4 * (4 + 4 * 7))
+    games, settings = 16, SearchSettings(simulations=100)
+    state, seats = TINY.start(jax.random.key(1), games), jnp.zeros((games, 1), jnp.int32)
+    memory = jnp.zeros((games, 1, 4))
+    told = search_bytes(TINY, random_players, settings, state, seats, memory)
+    compiled = jax.jit(lambda *now: plan(TINY, random_players, settings, *now, jax.random.key(0)))
+    taken = compiled.lower(state, seats, memory).compile().memory_analysis()
+    assert told <= taken.temp_size_in_bytes <= 2.5 * told
+
+
+def test_parts_are_as_few_as_fit() -> None:
+    assert part_count(games=10, bytes_of_all=1000, limit_bytes=1000) == 1
+    assert part_count(games=10, bytes_of_all=1000, limit_bytes=999) == 2
+    assert part_count(games=10, bytes_of_all=1000, limit_bytes=299) == 5
+    with pytest.raises(UserError, match="got 99 bytes, but the trees of one game take 100"):
+        part_count(games=10, bytes_of_all=1000, limit_bytes=99)

@@ -1,0 +1,55 @@
+"""Several runs brought to their end at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omg.config import Config, resolve
+from omg.errors import UserError
+from omg.experiments.runs import finish, finish_all, is_over, known_runs
+
+
+def tiny(where: Path, **changes: Any) -> Config:
+    values = {
+        "t_max": 40,
+        "batch_size_run": 2,
+        "batch_size": 2,
+        "buffer_size": 4,
+        "test_nepisode": 2,
+        "rnn_hidden_dim": 8,
+    }
+    values |= {"use_tensorboard": False, "local_results_path": str(where), "env_args.size": 3} | changes
+    return resolve("iql", "toy_grid", values).config
+
+
+def scores(where: Path) -> list[list[str]]:
+    with (known_runs(where)[0] / "metrics.csv").open() as file:
+        return list(csv.reader(file))
+
+
+def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
+    lines: list[str] = []
+    configs = {f"run{seed}": tiny(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)}
+    spent = finish_all(configs, 2, tmp_path / "logs", lines.append)
+    assert set(spent) == set(configs)
+    assert [line.split(":")[0] for line in lines[:2]] == ["run1", "run2"]
+    assert all(line.split(": ")[1].startswith("finished") for line in lines[2:])
+    assert (tmp_path / "logs" / "run1.log").stat().st_size > 0
+    here = finish(tiny(tmp_path / "here", seed=1), quiet=True)
+    assert here.status() == "finished"
+    assert scores(tmp_path / "here") == scores(tmp_path / "run1")
+    assert scores(tmp_path / "here") != scores(tmp_path / "run2")
+    # There is nothing left to do, and nothing is begun.
+    assert finish_all(configs, 2, tmp_path / "logs", lines.append) == {}
+    assert len(known_runs(tmp_path / "run1")) == 1
+
+
+def test_a_run_that_fails_says_why(tmp_path: Path):
+    config = tiny(tmp_path / "bad", init_from=str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"bad: .*nowhere"):
+        finish_all({"bad": config}, 1, tmp_path / "logs", lambda line: None)
+    assert not is_over(tmp_path / "bad")

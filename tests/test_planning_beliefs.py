@@ -12,11 +12,11 @@ import pytest
 from omg.envs import make_env
 from omg.planning import (
     BeliefSettings,
+    GoalJudge,
     SearchSettings,
     begin,
     choose,
     follow,
-    goal_evaluator,
     goal_likelihoods,
     learn_prior,
     make_goals,
@@ -182,8 +182,8 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
         beliefs = followed._replace(belief=belief, done=jnp.where(begins[:, 0, 0], 0, followed.done))
         goal_key, plan_key, act_key = jax.random.split(key, 3)
         sampled = sample_goals(belief, goals.codes(state), samples, goal_key)
-        evaluate = goal_evaluator(env, goals, minds, per_seat=True)
-        planned = plan(env, evaluate, search, state, seats, sampled, plan_key)
+        judge = GoalJudge(env, goals, minds, per_seat=True)
+        planned = plan(env, judge, search, state, seats, sampled, plan_key)
         return state, beliefs, planned, choose(planned, act_key)
 
     truth = env.start(jax.random.key(4), games)

@@ -21,8 +21,8 @@ from omg.modules.planning import (
     masked,
     stacked,
 )
-from omg.planning import goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
-from omg.planning.minds import renewed
+from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
+from omg.planning.minds import renewed, where_wanted
 
 SIZES = PlanningSizes(channels=3, height=4, width=5, n_actions=6, goal_dim=4, filters=(2, 3, 4), hidden=7)
 ROWS = 6
@@ -186,3 +186,53 @@ def test_goals_that_are_gone_are_replaced_by_some_that_exist() -> None:
     assert set(found[:, 2]) == {16}
     for code in (cell[0], cell[2], 16):
         assert abs(float(np.mean(found[:, 1] == code)) - 1 / 3) < 0.09
+
+
+@pytest.mark.parametrize("wanting", [0, 1, 4, 5, 11])
+def test_answers_are_computed_only_where_they_are_wanted(wanting: int) -> None:
+    rng = np.random.default_rng(wanting)
+    wanted = np.zeros(11, bool)
+    wanted[rng.permutation(11)[:wanting]] = True
+    given, known = np.arange(11.0), np.full((11, 2), -1.0)
+
+    def answer(rows: jax.Array) -> jax.Array:
+        return jnp.stack([rows, rows**2], axis=-1)
+
+    expected = np.where(wanted[:, None], np.stack([given, given**2], axis=-1), known)
+    for size in (4, 11, 16):
+        found = where_wanted(answer, jnp.asarray(given), jnp.asarray(wanted), jnp.asarray(known), size)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_judge_asks_each_seats_own_networks() -> None:
+    env = make_env("stag_hunt", size=4, players=3, blocks=0)
+    goals = make_goals(env)
+    sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
+    minds = jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2))
+    rows = 40
+    state = env.start(jax.random.key(1), rows)
+    seat = jnp.repeat(jnp.asarray([2, 0], jnp.int32), rows // 2)
+    memory = jnp.asarray(np.random.default_rng(0).integers(0, 2, (rows, 2)), jnp.int16)
+    keys, wanted = jax.random.split(jax.random.key(2), rows), jnp.arange(rows) % 3 == 0
+    order = np.array([[0, 1]] * (rows // 2) + [[1, 2]] * (rows // 2))
+    legal = jnp.take_along_axis(env.legal(state), jnp.asarray(order)[..., None], axis=1)
+    known = jnp.full((rows, 2), -7, jnp.int8)
+
+    @jax.jit
+    def ask(minds: Any) -> Any:
+        some = [GoalJudge(env, goals, minds, per_seat=True, parts=parts) for parts in (1, 2)]
+        given = (keys, state, seat, legal, memory, wanted, known)
+        return some[0].own(keys, state, seat, memory), *(judge.others(*given) for judge in some)
+
+    (logits, value, after), whole, in_parts = ask(minds)
+    np.testing.assert_array_equal(whole, in_parts)
+    np.testing.assert_array_equal(np.asarray(whole)[~np.asarray(wanted)], -7)
+    asked = np.asarray(whole, int)[np.asarray(wanted)]
+    assert np.take_along_axis(np.asarray(legal)[np.asarray(wanted)], asked[..., None], axis=2).all()
+    np.testing.assert_array_equal(after, memory)
+    maps, time = seen_by(env, state, seat)
+    for index, mind in enumerate(apart(minds)):
+        mine = slice(index * 20, index * 20 + 20)
+        expected = mind.own(maps[mine], time[mine])
+        np.testing.assert_allclose(logits[mine], expected[0], atol=1e-5)
+        np.testing.assert_allclose(value[mine], expected[1], atol=1e-5)

@@ -24,7 +24,6 @@ from omg.envs.stag_hunt.env import HUNT_HARE, HUNT_STAG
 from omg.errors import UserError
 from omg.planning.parts import part_count, plan_in_parts, search_bytes
 from omg.planning.search import (
-    Judgement,
     Plan,
     Roots,
     SearchSettings,
@@ -59,7 +58,7 @@ class Table(NamedTuple):
 
 
 class TableGame:
-    """`search.Game` and `search.Evaluate` of a table; the other player always does 0."""
+    """`search.Game` and `search.Judge` of a table; the other player always does 0."""
 
     def __init__(self, table: Table) -> None:
         self.table = Table(*(jnp.asarray(part) for part in table))
@@ -76,15 +75,17 @@ class TableGame:
     def there(self, state: Array) -> Array:
         return jnp.ones((len(state), 2), bool)
 
-    def evaluate(self, keys: Array, state: Array, seat: Array, legal: Array, memory: Any) -> tuple[Judgement, Any]:
-        others = jnp.zeros((len(state), 1), jnp.int32)
-        return Judgement(self.table.logits[state], self.table.value[state], others), memory + 1
+    def own(self, keys: Array, state: Array, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+        return self.table.logits[state], self.table.value[state], memory + 1
+
+    def others(self, *given: Any) -> Array:
+        return jnp.zeros_like(given[-1])
 
     def search(self, starts: list[int], settings: SearchSettings) -> Any:
         count = len(starts)
         zeros = jnp.zeros(count, jnp.int32)
         roots = Roots(jnp.asarray(starts, jnp.int32), zeros, zeros, jnp.arange(count))
-        return jax.jit(lambda: grow_trees(self, self.evaluate, settings, roots, jax.random.key(0)))()
+        return jax.jit(lambda: grow_trees(self, self, settings, roots, jax.random.key(0)))()
 
 
 def slow_search(table: Table, start: int, settings: SearchSettings) -> tuple[list[int], list[float], float]:
@@ -241,17 +242,20 @@ def test_trees_are_those_of_mctx_node_by_node() -> None:
 TINY = make_env("stag_hunt", size=3, players=2, blocks=0, hares=1, stags=1, episode_limit=4)
 
 
-def uniform(value: float = 0.0) -> Any:
+class Script:
     """Knows nothing; the others hunt a stag when they can, else go right, else down, else stay."""
 
-    def evaluate(keys: Array, state: Any, seat: Array, legal: Array, memory: Any) -> tuple[Judgement, Any]:
-        order = (HUNT_STAG, RIGHT, DOWN, STAY)
-        wish = jnp.stack([legal[:, 1:, action] for action in order], axis=-1)
-        others = jnp.asarray(order)[jnp.argmax(wish, axis=-1)]
-        batch = len(seat)
-        return Judgement(jnp.zeros((batch, legal.shape[-1])), jnp.full(batch, value), others), memory
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
 
-    return evaluate
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+        return jnp.zeros((len(seat), 7)), jnp.full(len(seat), self.value), memory
+
+    def others(self, keys: Any, state: Any, seat: Array, legal: Array, memory: Any, wanted: Any, known: Any) -> Array:
+        order = (HUNT_STAG, RIGHT, DOWN, STAY)
+        wish = jnp.stack([legal[..., action] for action in order], axis=-1)
+        did = jnp.asarray(order, jnp.int8)[jnp.argmax(wish, axis=-1)]
+        return did if known is None else jnp.where(wanted[:, None], did, known)
 
 
 def brute_force(env: Any, state: Any, seat: Array, discount: float) -> Array:
@@ -260,9 +264,9 @@ def brute_force(env: Any, state: Any, seat: Array, discount: float) -> Array:
     rewards = []
     for _ in range(env.args.episode_limit):
         size = len(seat)
-        legal = jnp.take_along_axis(env.legal(state), own_order(seat, 2)[..., None], axis=1)
-        judged, _ = uniform()(None, state, seat, legal, None)
-        state, seat, others = jax.tree.map(lambda leaf: jnp.repeat(leaf, actions, axis=0), (state, seat, judged.others))
+        legal = jnp.take_along_axis(env.legal(state), own_order(seat, 2)[:, 1:, None], axis=1)
+        others = Script().others(None, state, seat, legal, None, None, None)
+        state, seat, others = jax.tree.map(lambda leaf: jnp.repeat(leaf, actions, axis=0), (state, seat, others))
         mine = jnp.tile(jnp.arange(actions), size)
         state, reward, _ = env.advance(state, all_actions(seat, mine, others))
         rewards.append(jnp.take_along_axis(reward, seat[:, None], axis=1).reshape(count, -1))
@@ -281,7 +285,7 @@ def test_search_agrees_with_brute_force_on_tiny_boards() -> None:
     def both(key: Array) -> tuple[Plan, Array]:
         state = TINY.start(key, games)
         exact = brute_force(TINY, state, seats[:, 0], settings.discount)
-        return plan(TINY, uniform(), settings, state, seats, memory, key), exact
+        return plan(TINY, Script(), settings, state, seats, memory, key), exact
 
     with optimised():
         found, exact = jax.jit(both)(jax.random.key(3))
@@ -316,7 +320,7 @@ def standing(env: Any, players: list[int], prey: list[int], time: int = 0) -> St
 def tree_of(env: Any, state: Any, seat: int, simulations: int, value: float) -> Any:
     settings = SearchSettings(simulations=simulations, exploration=30.0)
     roots = Roots(state, jnp.asarray([seat], jnp.int32), jnp.zeros(1, jnp.int8), jnp.zeros(1, jnp.int32))
-    return jax.jit(lambda: grow_trees(env, uniform(value), settings, roots, jax.random.key(0)))()
+    return jax.jit(lambda: grow_trees(env, Script(value), settings, roots, jax.random.key(0)))()
 
 
 def test_nothing_is_expected_behind_the_end_or_after_leaving() -> None:
@@ -337,10 +341,14 @@ def test_branches_and_the_others_keep_to_the_rules() -> None:
     visits = np.asarray(tree.branches[0, :, :, VISITS])
     assert visits[0].sum() == 80
     assert not visits[~legal[:, 0]].any()
-    assert np.take_along_axis(legal[:, 1:], np.asarray(nodes.others, int)[..., None], axis=2).all()
+    others, opened = np.asarray(tree.opened[0], int), visits.sum(axis=1) > 0
+    assert 10 < opened.sum() < 60
+    assert np.take_along_axis(legal[:, 1:], others[..., None], axis=2)[opened].all()
+    # Only where the tree goes on is it asked what the others do.
+    assert not others[~opened].any()
     # The two at the stag take it at once and leave: below the root they stay, though the script knows other ways.
-    assert nodes.others[0].tolist() == [HUNT_STAG, HUNT_STAG]
-    assert np.asarray(nodes.others)[1:].tolist() == [[STAY, STAY]] * 80
+    assert others[0].tolist() == [HUNT_STAG, HUNT_STAG]
+    assert others[opened][1:].tolist() == [[STAY, STAY]] * (int(opened.sum()) - 1)
     assert not np.asarray(nodes.state.hunting)[1:, 1:].any()
 
 
@@ -355,12 +363,22 @@ def test_seats_and_co_players_keep_their_order(seat: int) -> None:
 # ---------------------------------------------------------------------------------------------------- whole plans
 
 
-def random_players(keys: Array, state: Any, seat: Array, legal: Array, memory: Any) -> tuple[Judgement, Any]:
-    """The others do anything legal, by their tree's own luck; values and priors differ from cell to cell."""
-    others = jnp.argmax(legal[:, 1:] * jax.vmap(lambda key: jax.random.uniform(key, legal.shape[1:]))(keys)[:, 1:], -1)
-    cell = jnp.take_along_axis(state.player, seat[:, None], axis=1)[:, 0].astype(jnp.float32)
-    logits = jnp.sin(cell[:, None] * jnp.arange(1.0, legal.shape[-1] + 1))
-    return Judgement(logits, jnp.sin(cell + state.player.sum(axis=1)) + memory, others), memory
+class RandomPlayers:
+    """The others do anything legal, by their tree's own luck; values and priors differ from position to position."""
+
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+        cell = jnp.take_along_axis(state.player, seat[:, None], axis=1)[:, 0].astype(jnp.float32)
+        logits = jnp.sin(cell[:, None] * jnp.arange(1.0, 8.0))
+        return logits, jnp.sin(cell + state.player.sum(axis=1)) + memory, memory
+
+    def others(
+        self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
+    ) -> Array:
+        chance = jax.vmap(lambda key: jax.random.uniform(key, legal.shape[1:]))(keys)
+        return jnp.where(wanted[:, None], jnp.argmax(legal * chance, axis=-1), known).astype(jnp.int8)
+
+
+RANDOM = RandomPlayers()
 
 
 @cache
@@ -370,12 +388,12 @@ def planned() -> tuple[Plan, Plan, Plan, int]:
     seats = jnp.tile(jnp.arange(2, dtype=jnp.int32), (games, 1))
     memory = jnp.linspace(0.0, 1.0, games * 2 * 3).reshape(games, 2, 3)
     key = jax.random.key(7)
-    needed = search_bytes(TINY, random_players, settings, state, seats, memory)
+    needed = search_bytes(TINY, RANDOM, settings, state, seats, memory)
     whole, parts, again = jax.jit(
         lambda: (
-            plan(TINY, random_players, settings, state, seats, memory, key),
-            plan_in_parts(TINY, random_players, settings, state, seats, memory, key, limit_bytes=needed // 2),
-            plan(TINY, random_players, settings, state, seats, memory, jax.random.key(8)),
+            plan(TINY, RANDOM, settings, state, seats, memory, key),
+            plan_in_parts(TINY, RANDOM, settings, state, seats, memory, key, limit_bytes=needed // 2),
+            plan(TINY, RANDOM, settings, state, seats, memory, jax.random.key(8)),
         )
     )()
     return whole, parts, again, needed
@@ -400,7 +418,7 @@ def test_a_plan_is_the_mean_of_its_trees() -> None:
         jnp.asarray([memory[row] for row in rows]),
         jnp.asarray([(game * 2 + slot) * 3 + sample for game, slot, sample in rows], jnp.int32),
     )
-    trees = jax.jit(lambda: grow_trees(TINY, random_players, settings, roots, jax.random.key(7)))()
+    trees = jax.jit(lambda: grow_trees(TINY, RANDOM, settings, roots, jax.random.key(7)))()
     legal = np.asarray(TINY.legal(state))
     for game in range(games):
         for slot in range(2):
@@ -437,8 +455,8 @@ def test_the_memory_of_a_search_is_known_before() -> None:
     games, settings = 16, SearchSettings(simulations=100)
     state, seats = TINY.start(jax.random.key(1), games), jnp.zeros((games, 1), jnp.int32)
     memory = jnp.zeros((games, 1, 4))
-    told = search_bytes(TINY, random_players, settings, state, seats, memory)
-    compiled = jax.jit(lambda *now: plan(TINY, random_players, settings, *now, jax.random.key(0)))
+    told = search_bytes(TINY, RANDOM, settings, state, seats, memory)
+    compiled = jax.jit(lambda *now: plan(TINY, RANDOM, settings, *now, jax.random.key(0)))
     taken = compiled.lower(state, seats, memory).compile().memory_analysis()
     assert told <= taken.temp_size_in_bytes <= 2.5 * told
 

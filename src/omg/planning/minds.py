@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -27,6 +28,9 @@ from omg.modules.planning import (
 )
 from omg.planning.goals import GoalSet
 from omg.planning.search import own_order
+
+SMALLEST_PART = 16
+"""Rows below which a product is not faster any more: reading the weights takes all of its time."""
 
 
 class Minds(eqx.Module):
@@ -110,22 +114,17 @@ class GoalJudge:
     ) -> Array:
         """See `search.Judge.others`."""
         rows = len(seat) // len(self.co_players)
+        size = rows if self.parts == 1 else max(-(-rows // self.parts), SMALLEST_PART)
         answers = []
         for index, networks in enumerate(self.co_players):
-            cut = slice(index * rows, (index + 1) * rows)
-            given = jax.tree.map(lambda leaf, cut=cut: leaf[cut], (keys, state, seat, legal, memory))
-            size = -(-rows // self.parts)
-            answers.append(
-                where_wanted(
-                    lambda part, networks=networks: self._act(networks, *part), given, wanted[cut], known[cut], size
-                )
-            )
+            mine = slice(index * rows, (index + 1) * rows)
+            given = jax.tree.map(lambda leaf, mine=mine: leaf[mine], (keys, state, seat, legal, memory))
+            answers.append(where_wanted(partial(self._act, networks), given, wanted[mine], known[mine], size))
         return jnp.concatenate(answers)
 
-    def _act(
-        self, networks: list[CoPlayerNetwork], keys: Array, state: Any, seat: Array, legal: Array, memory: Any
-    ) -> Array:
+    def _act(self, networks: list[CoPlayerNetwork], given: Any) -> Array:
         """What the co-players of some trees do, [b, J] int8."""
+        keys, state, seat, legal, memory = given
         maps, time = seen_by(self.env, state, seat)
         goal = None if self.goals is None else memory.astype(jnp.int32)
         return draw_actions(keys, co_player_logits(networks, maps, time, goal), legal).astype(jnp.int8)

@@ -39,7 +39,7 @@ class Arrival(NamedTuple):
 class Open(Protocol):
     """Finds out what is needed to play on from a node, once it is certain that the tree will."""
 
-    def __call__(self, key: Array, node: Any, wanted: Array, known: Array) -> Array:
+    def __call__(self, key: Array, node: Any, wanted: Array, known: Array, /) -> Array:
         """A random key, nodes, in which trees it is wanted [B] bool, what is known [B, J] -> what is now, [B, J] int8.
 
         Rows that are not wanted stay as they are.
@@ -50,7 +50,7 @@ class Open(Protocol):
 class Expand(Protocol):
     """Plays one step from nodes of the trees."""
 
-    def __call__(self, key: Array, action: Array, node: Any, opened: Array) -> tuple[Array, Array, Arrival]:
+    def __call__(self, key: Array, action: Array, node: Any, opened: Array, /) -> tuple[Array, Array, Arrival]:
         """A random key, actions [B] int32, nodes, what `Open` said of them [B, J] -> rewards, discounts, what followed.
 
         Rewards and discounts are [B]; a discount of 0 is the end.

@@ -19,6 +19,7 @@ from omg.cli import demo, main
 from omg.config import read_yaml
 from omg.errors import UserError
 from omg.experiments import pipeline as module
+from omg.experiments import runs
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan, preset_names, preset_summary, read_plan
 from omg.experiments.plan_check import check_plan, team_name
@@ -404,7 +405,7 @@ def test_a_run_is_begun_continued_or_left_alone(
     status: str | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    outcome = SimpleNamespace(status="finished")
+    outcome = SimpleNamespace(status="finished", folder=tmp_path)
 
     def resume(path: Path, **_: Any) -> Any:
         calls.append(("resume", path))
@@ -414,8 +415,10 @@ def test_a_run_is_begun_continued_or_left_alone(
         calls.append(("train", config))
         return outcome
 
-    monkeypatch.setattr(module.api, "resume", resume)
-    monkeypatch.setattr(module.api, "train_config", train)
+    monkeypatch.setattr(runs.api, "resume", resume)
+    monkeypatch.setattr(runs.api, "train_config", train)
+    monkeypatch.setattr(runs.RunFolder, "open", lambda path: RunFolder(path))
+    config = SimpleNamespace(local_results_path=str(tmp_path / "runs"))
     if status is not None:
         folder = RunFolder(tmp_path / "runs" / "one")
         folder.path.mkdir(parents=True)
@@ -423,13 +426,13 @@ def test_a_run_is_begun_continued_or_left_alone(
         folder.set_status(status)
     said: list[str] = []
     whole: Any = SimpleNamespace(screen=None, quiet=True, ledger=SimpleNamespace(say=said.append))
-    module._Pipeline._finish(whole, tmp_path / "runs", lambda: "config")
-    wanted = {"resume": ("resume", tmp_path / "runs" / "one"), "train": ("train", "config")}
+    module._Pipeline._finish(whole, tmp_path / "runs", lambda: config)
+    wanted = {"resume": ("resume", tmp_path / "runs" / "one"), "train": ("train", config)}
     assert calls == ([wanted[expected]] if expected else [])
     if expected:
         outcome.status = "interrupted"
         with pytest.raises(KeyboardInterrupt):
-            module._Pipeline._finish(whole, tmp_path / "runs", lambda: "config")
+            module._Pipeline._finish(whole, tmp_path / "runs", lambda: config)
         assert said == ["continue with the same command"]
 
 

@@ -131,12 +131,14 @@ def test_beliefs_along_a_game(settings: BeliefSettings) -> None:
         player=jnp.asarray([[15, 0, 3]], jnp.uint8), drift=jnp.asarray([[0, 5, 6]], jnp.uint8), blocks=state.blocks * 0
     )
     prior, seats = jnp.asarray([[0.4, 0.3, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]]), jnp.asarray([[0]])
+    advance = jax.jit(DRIFTS_ENV.advance)
+    step = jax.jit(lambda *given: follow(DRIFTS, settings, prior, *given, seats))
     beliefs = begin(DRIFTS, settings, prior, state, seats)
     np.testing.assert_allclose(beliefs.belief[0, 0], [[0.2, 0.2, 0.2, 0.4], [0.1, 0.1, 0.1, 0.7]], atol=1e-6)
     shovel = jnp.asarray([[4, 5, 4]])
-    after, _, _ = DRIFTS_ENV.advance(state, shovel)
+    after, _, _ = advance(state, shovel)
     chance = jnp.asarray([[[[0.9, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.6]]]])
-    beliefs = follow(DRIFTS, settings, prior, beliefs, chance, state, shovel, after, seats)
+    beliefs = step(beliefs, chance, state, shovel, after)
     assert beliefs.done.tolist() == [[0, 1, 0]]
     again = [0, 0.25, 0.25, 0.5]
     watched = slow_revise([0.1, 0.1, 0.1, 0.7], [0.1, 0.2, 0.3, 0.6], [False, True, True, True])
@@ -144,8 +146,8 @@ def test_beliefs_along_a_game(settings: BeliefSettings) -> None:
     second = watched if settings.within else unwatched
     np.testing.assert_allclose(beliefs.belief[0, 0], [again, second], atol=1e-6)
     stay = jnp.asarray([[4, 4, 4]])
-    last, _, _ = DRIFTS_ENV.advance(after, stay)
-    beliefs = follow(DRIFTS, settings, prior, beliefs, chance, after, stay, last, seats)
+    last, _, _ = advance(after, stay)
+    beliefs = step(beliefs, chance, after, stay, last)
     first = slow_revise(again, [0.9, 0.1, 0.1, 0.1], [False, True, True, True]) if settings.within else again
     np.testing.assert_allclose(beliefs.belief[0, 0, 0], first, atol=1e-6)
 
@@ -189,6 +191,7 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
     truth = env.start(jax.random.key(4), games)
     before, beliefs = env.start(jax.random.key(5), games), begin(goals, FULL, prior, truth, seats)
     actions = jnp.full((games, 3), -1, jnp.int32)
+    advance = jax.jit(env.advance)
     for turn in range(3):
         before, beliefs, planned, chosen = step(
             env.world(truth), before, beliefs, actions, jax.random.fold_in(jax.random.key(6), turn)
@@ -198,5 +201,5 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
         np.testing.assert_allclose(planned.policy.sum(axis=-1), 1.0, atol=1e-5)
         np.testing.assert_allclose(planned.visits.sum(axis=-1), 1.0, atol=1e-5)
         actions = jnp.full((games, 3), 4, jnp.int32).at[:, 2].set(chosen[:, 0]).at[:, 0].set(chosen[:, 1])
-        truth, _, _ = env.advance(truth, actions)
+        truth, _, _ = advance(truth, actions)
     assert before.time.tolist() == [2] * games

@@ -132,8 +132,8 @@ def test_networks_see_the_map_of_the_focal_seat() -> None:
     state = env.start(jax.random.key(0), 8)
     state = state._replace(hunting=state.hunting.at[3, 1].set(False), time=state.time + 7)
     seat = jnp.arange(8) % 4
-    maps, time = seen_by(env, state, seat)
-    expected = env.map_view.maps(env.views(state))[jnp.arange(8), seat]
+    (maps, time), views_of_all = jax.jit(lambda: (seen_by(env, state, seat), env.views(state)))()
+    expected = env.map_view.maps(np.asarray(views_of_all))[np.arange(8), np.asarray(seat)]
     np.testing.assert_array_equal(maps, expected)
     np.testing.assert_allclose(time, np.full(8, 0.2))
 
@@ -157,16 +157,22 @@ def test_likelihoods_are_the_chances_of_what_was_done() -> None:
     )()
     assert found.shape == (games, 2, 2, 3)
     networks = [apart(mind.others) for mind in apart(minds)]
+
+    @jax.jit
+    def answers() -> list[list[list[jax.Array]]]:
+        """Of slot, place and goal: logits [games, U], by one network at a time."""
+        seen = [seen_by(env, state, jnp.asarray(seats[:, slot])) for slot in range(2)]
+        return [
+            [[net(*seen[slot], codes[:, goal]) for goal in range(3)] for net in networks[slot]] for slot in range(2)
+        ]
+
+    said = np.asarray(answers(), np.float64)
     for game in range(games):
         for slot in range(2):
-            me = seats[game, slot]
-            others = [seat for seat in range(3) if seat != me]
-            one = jax.tree.map(lambda leaf, game=game: leaf[game : game + 1], state)
-            maps, time = seen_by(env, one, jnp.asarray([me]))
+            others = [seat for seat in range(3) if seat != seats[game, slot]]
             for place, other in enumerate(others):
                 for goal in range(3):
-                    logits = networks[slot][place](maps, time, jnp.asarray(codes[game, goal : goal + 1]))[0]
-                    weights = np.where(legal[game, other], np.exp(np.asarray(logits, np.float64)), 0)
+                    weights = np.where(legal[game, other], np.exp(said[slot, place, goal, game]), 0)
                     did = actions[game, other]
                     expected = 1.0 if did < 0 else weights[did] / weights.sum()
                     assert float(found[game, slot, place, goal]) == pytest.approx(expected, abs=1e-5)

@@ -14,7 +14,7 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.config import Config
+from omg.config import SUBGOAL_LEARNERS, Config
 from omg.controllers import BasicMAC, TeamDraw, build_mac
 from omg.envs.base import Observation
 from omg.errors import UserError
@@ -317,7 +317,9 @@ def test_unknown_names_are_refused():
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_learning_starts_with_equal_networks(name: str):
-    model = "omg_am" if name in ("omg_learner", "am_learner") else "liam_am" if name == "q_learner_4am" else "none_am"
+    model = (
+        "omg_am" if name in (*SUBGOAL_LEARNERS, "am_learner") else "liam_am" if name == "q_learner_4am" else "none_am"
+    )
     mixer = "qmix" if name == "q_learner" else None
     learner = build_learner(config(learner=name, mixer=mixer, am_model=model), SPEC)
     state = fast_jit(learner.init)(jax.random.key(0))

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
-from omg.modules.agents.inputs import InputAgent
+from omg.modules.agents.feed_forward import FeedForwardAgent
 from omg.modules.layers import Linear
 
 
-class MLPAgent(InputAgent):
+class MLPAgent(FeedForwardAgent):
     """Linear -> ReLU -> Linear -> ReLU -> Linear.
 
     There is no memory: G and H are the width of the second layer, and the recurrence passes its input on.
     """
 
-    fc2: Linear
-    """[first width, H]."""
     fc3: Linear
     """[H, U]."""
 
@@ -31,22 +28,6 @@ class MLPAgent(InputAgent):
 
     def _width(self) -> int:
         return self.sizes.hidden_dim if self.sizes.second_dim is None else self.sizes.second_dim
-
-    def initial(self, batch: int, seats: int | None = None) -> Array:
-        """Zeros, [B, A, H]."""
-        return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self._width()))
-
-    def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., W] -> [..., H]; the same for every seat."""
-        return jax.nn.relu(self.fc2(jax.nn.relu(x)))
-
-    def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """[..., H], [..., H] -> [..., H]: the input itself."""
-        return gates_in
-
-    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """[B, T, ..., H], [B, ..., H] -> [B, T, ..., H]: the input itself."""
-        return gates_in
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
         """[..., H] -> [..., U]."""

@@ -19,7 +19,8 @@ from omg.modules import gru_kernel, recurrent
 from omg.training.bench import bench_config, measure_learning, measure_play
 from omg.training.device import prepare
 
-HIDDEN = 64
+WIDTHS = (64, 96)
+"""Hidden features: of the agents, and of the opponent models."""
 
 
 def milliseconds(function: Callable[..., Any], *arguments: jax.Array, calls: int = 30) -> float:
@@ -34,26 +35,23 @@ def milliseconds(function: Callable[..., Any], *arguments: jax.Array, calls: int
     return 1e3 * (time.perf_counter() - started) / calls
 
 
-def recurrent_loop(seeds: int, rows: int, steps: int) -> None:
+def recurrent_loop(seeds: int, rows: int, steps: int, hidden: int) -> None:
     """Forward and backward loops of the GRU as a scan and, on a GPU, as a kernel."""
     keys = jax.random.split(jax.random.PRNGKey(0), 3)
-    gates = jax.random.normal(keys[0], (seeds, steps, rows, 3 * HIDDEN))
-    weight = 0.1 * jax.random.normal(keys[1], (seeds, HIDDEN, 3 * HIDDEN))
-    start, bias = jnp.zeros((seeds, rows, HIDDEN)), jnp.zeros((seeds, 3 * HIDDEN))
-    values = jax.random.normal(keys[2], (seeds, steps, rows, HIDDEN))
+    gates = jax.random.normal(keys[0], (seeds, rows, steps, 1, 3 * hidden))
+    weight = 0.1 * jax.random.normal(keys[1], (seeds, hidden, 3 * hidden))
+    start, bias = jnp.zeros((seeds, rows, 1, hidden)), jnp.zeros((seeds, 3 * hidden))
+    values = jax.random.normal(keys[2], (seeds, rows, steps, 1, hidden))
     forms: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         "scan": (recurrent._forward_scan, recurrent._backward_scan)
     }
-    if jax.default_backend() == "gpu" and gru_kernel.usable(HIDDEN):
+    if jax.default_backend() == "gpu" and gru_kernel.usable(hidden):
         forms["kernel"] = (gru_kernel.forward_loop, gru_kernel.backward_loop)
     for name, (forward, backward) in forms.items():
-        ahead = milliseconds(
-            lambda g, h, w, b, f=forward: f(jnp.split(g, 3, axis=-1), h, w, b), gates, start, weight, bias
-        )
-        back = milliseconds(lambda v, w, f=backward: f((v, v, v), v, v, w), values, weight)
-        print(
-            f"GRU {name}, {seeds} seed(s), {rows} rows, {steps} steps: {ahead:.3f} ms forward, {back:.3f} ms backward"
-        )
+        ahead = milliseconds(forward, gates, start, weight, bias)
+        back = milliseconds(lambda v, h, w, f=backward: f(v, h, (v, v, v, v), v, w), values, start, weight)
+        sizes = f"{hidden} wide, {seeds} seed(s), {rows} rows, {steps} steps"
+        print(f"GRU {name}, {sizes}: {ahead:.3f} ms forward, {back:.3f} ms backward")
 
 
 def main() -> None:
@@ -71,7 +69,8 @@ def main() -> None:
         print(measure_play(env, config, games, args.seconds))
         print(measure_play(env, None, games, args.seconds))
     for seeds in (1,) if args.small else (1, 10):
-        recurrent_loop(seeds, 16 if args.small else 256, 10 if args.small else 120)
+        for hidden in WIDTHS:
+            recurrent_loop(seeds, 16 if args.small else 256, 10 if args.small else 120, hidden)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,10 @@ NAMES = {
     "omg_conservative": "OMG, conservative",
     "omg_zero": "OMG, subgoal zeroed",
     "omg_optimistic_all": "OMG, all last actions",
+    "omg_horizon_1": "OMG, horizon 1",
+    "omg_horizon_10": "OMG, horizon 10",
+    "omg_inferred": "OMG, Q learns with inferred ones only",
+    "omg_random": "OMG, random selector",
     "best_response": "IQL, all last actions, trained with these",
 }
 LOWER_IS_BETTER = {"ep_length"}

@@ -1,5 +1,7 @@
 """SMAC's contract: sizes of all maps, and observations of hand-placed positions worked out by hand."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,14 +41,25 @@ SIZES = {
 
 def place(env, ally=None, enemy=None, **fields):
     """A single battle with chosen positions; `ally`, `enemy`: {unit: dict of fields}."""
-    world, _ = env.reset(jax.random.PRNGKey(0), 1)
-    sides = {"ally": world.ally, "enemy": world.enemy}
-    for name, changes in (("ally", ally or {}), ("enemy", enemy or {})):
-        side = sides[name]
+    # The positions are written by NumPy: compiling each assignment would take longer than the battle.
+    world = jax.tree.map(np.array, first_world(env))
+    for side, changes in ((world.ally, ally or {}), (world.enemy, enemy or {})):
         for unit, values in changes.items():
-            side = side._replace(**{key: getattr(side, key).at[unit, 0].set(value) for key, value in values.items()})
-        sides[name] = side
-    return world._replace(**sides, **fields)
+            for key, value in values.items():
+                getattr(side, key)[unit, 0] = value
+    return jax.tree.map(jnp.asarray, world)._replace(**fields)
+
+
+@cache
+def observe(env):
+    """What the allies see: world -> observation, compiled."""
+    return jax.jit(env.observe)
+
+
+@cache
+def first_world(env):
+    """The start of a single battle."""
+    return jax.jit(lambda: env.reset(jax.random.PRNGKey(0), 1)[0])()
 
 
 def test_there_are_exactly_smacs_maps():
@@ -89,7 +102,7 @@ def test_observation_of_a_hand_placed_8m_position(eight):
     ally[1] = {"x": 1.0, "y": 2.0 - 4.5, "hp": 45.0}  # 4.5 south
     ally[2] = {"x": 1.5, "y": 2.0, "hp": 0.0}  # dead
     ally[7] = {"x": -8.0, "y": 2.0}  # exactly 9 west: unseen
-    seen = eight.observe(place(eight, ally, enemy))
+    seen = observe(eight)(place(eight, ally, enemy))
     obs = np.asarray(seen.obs[0, 0])
     expected = np.zeros(80, np.float32)
     expected[0:4] = 1  # all four moves
@@ -104,13 +117,13 @@ def test_observation_of_a_hand_placed_8m_position(eight):
 
 
 def test_the_dead_see_nothing_and_may_only_do_nothing(eight):
-    seen = eight.observe(place(eight, ally={3: {"hp": 0.0}}))
+    seen = observe(eight)(place(eight, ally={3: {"hp": 0.0}}))
     assert not np.asarray(seen.obs[0, 3]).any()
     assert np.asarray(seen.avail[0, 3]).tolist() == [1] + [0] * 13
 
 
 def test_moves_end_at_the_edge_of_the_field(eight):
-    seen = eight.observe(place(eight, ally={0: {"x": 15.5, "y": -15.5}}))
+    seen = observe(eight)(place(eight, ally={0: {"x": 15.5, "y": -15.5}}))
     north, south, east, west = np.asarray(seen.avail[0, 0, 2:6])
     assert (north, south, east, west) == (1, 0, 0, 1)
     assert np.asarray(seen.obs[0, 0, :4]).tolist() == [1, 0, 0, 1]
@@ -123,7 +136,7 @@ def test_state_of_a_hand_placed_8m_position(eight):
         enemy={2: {"x": -16.0, "y": 16.0, "hp": 22.5}},
         ally_last=jnp.full((8, 1), -1, jnp.int32).at[0, 0].set(6).at[1, 0].set(0),
     )
-    state = np.asarray(eight.observe(world).state[0])
+    state = np.asarray(observe(eight)(world).state[0])
     np.testing.assert_allclose(state[:4], [15 / 45, 7.5 / 15, 0.25, -0.125], atol=1e-6)
     assert not state[4:8].any(), "a dead ally is all zeros"
     np.testing.assert_allclose(state[32 + 6 : 32 + 9], [0.5, -0.5, 0.5], atol=1e-6)
@@ -135,7 +148,7 @@ def test_state_of_a_hand_placed_8m_position(eight):
 
 def test_shields_types_and_healing_targets_on_mmm_and_2s3z():
     env = Battle(BattleArgs(map_name="2s3z"))
-    seen = env.observe(place(env, ally={0: {"x": 0.0, "y": 0.0, "shield": 40.0}}, enemy={4: {"x": 3.0, "y": 0.0}}))
+    seen = observe(env)(place(env, ally={0: {"x": 0.0, "y": 0.0, "shield": 40.0}}, enemy={4: {"x": 3.0, "y": 0.0}}))
     own = np.asarray(seen.obs[0, 0, -4:])
     np.testing.assert_allclose(own, [1, 0.5, 1, 0], atol=1e-6)  # health, shield, stalker bit, zealot bit
     zealot = np.asarray(seen.obs[0, 0, 4 + 4 * 8 : 4 + 5 * 8])
@@ -144,7 +157,7 @@ def test_shields_types_and_healing_targets_on_mmm_and_2s3z():
     env = Battle(BattleArgs(map_name="MMM"))
     medivac = 9
     near = {i: {"x": 0.0, "y": 0.5 * i} for i in range(10)}
-    seen = env.observe(place(env, ally=near, enemy={j: {"x": 5.0, "y": 0.0} for j in range(10)}))
+    seen = observe(env)(place(env, ally=near, enemy={j: {"x": 5.0, "y": 0.0} for j in range(10)}))
     heal = np.asarray(seen.avail[0, medivac, 6:])
     assert heal.tolist() == [1] * 9 + [0], "every marine and marauder, not itself"
     assert np.asarray(seen.avail[0, 0, 6:]).all()
@@ -178,7 +191,7 @@ def test_the_real_game_is_refused_with_a_reason():
 def test_the_enemy_sees_the_mirrored_battle(eight):
     """At the start of an equal fight both sides see exactly the same."""
     world = place(eight)
-    mine, theirs = eight.observe(world), eight.observe_enemies(world)
+    mine, theirs = observe(eight)(world), eight.observe_enemies(world)
     np.testing.assert_allclose(mine.obs, theirs.obs, atol=1e-6)
     np.testing.assert_allclose(mine.state, theirs.state, atol=1e-6)
     np.testing.assert_array_equal(mine.avail, theirs.avail)

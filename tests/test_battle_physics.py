@@ -1,6 +1,6 @@
 """The fights themselves: hand-worked cases, and properties that hold for every fight."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiling import optimised
 from omg.components.selectors import random_legal
 from omg.envs.battle import Battle, BattleArgs
 from omg.envs.battle.units import (
@@ -26,12 +27,19 @@ from test_battle_layout import place
 STOP, NORTH, EAST, WEST, ATTACK = 1, 2, 4, 5, 6
 
 
+@cache
 def env_of(name, **args):
     return Battle(BattleArgs(map_name=name, **args))
 
 
+@cache
+def compiled(env):
+    """The step of a game; compiled once as a whole, not operation by operation in every test."""
+    return jax.jit(env.step)
+
+
 def step(env, world, actions, seed=0):
-    return env.step(jax.random.PRNGKey(seed), world, jnp.asarray([actions], jnp.int32))
+    return compiled(env)(jax.random.PRNGKey(seed), world, jnp.asarray([actions], jnp.int32))
 
 
 def apart(count, x, y=-14.0):
@@ -165,8 +173,8 @@ def test_a_colossus_burns_a_line_across_its_fire():
     for j in range(4):
         enemy[j]["cooldown"] = 99.0
     ally = {0: {"x": 0.0, "y": 0.0}, 1: {"x": -14.0, "y": -14.0}}
-    env_one = Battle(BattleArgs(map_name="2c_vs_64zg", step_mul=1))
-    world, _, _ = step(env_one, place(env, ally, enemy), [ATTACK, STOP])
+    one_tick = env_of("2c_vs_64zg", step_mul=1)
+    world, _, _ = step(one_tick, place(env, ally, enemy), [ATTACK, STOP])
     hp = np.asarray(world.enemy.hp)[:4, 0]
     assert (hp < 35).tolist() == [True, True, False, False]
 
@@ -234,17 +242,12 @@ def test_same_key_same_fight(fights, seed):
     assert (first[3].ally.x != other[3].ally.x).any()
 
 
-@pytest.fixture(scope="module")
-def mirror_step():
-    env = env_of("3m")
-    return env, jax.jit(env.step)
-
-
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31 - 1))
-def test_mirrored_positions_give_mirrored_fights(mirror_step, seed):
+def test_mirrored_positions_give_mirrored_fights(seed):
     """North and south exchanged in position and orders: the same fight, exactly mirrored."""
-    env, advance = mirror_step
+    env = env_of("3m")
+    advance = compiled(env)
     rng = np.random.default_rng(seed)
     spots = rng.uniform(-6, 6, (2, 6)).astype(np.float32)
     ally = {i: {"x": spots[0, i], "y": spots[1, i]} for i in range(3)}
@@ -301,8 +304,9 @@ def test_a_random_team_loses_and_the_script_is_an_even_match():
         start_carry = (world, seen, jnp.zeros(256, bool), jnp.zeros(256))
         return jax.lax.scan(body, start_carry, jax.random.split(key, 120))[0][3].mean()
 
-    assert float(jax.jit(partial(won, env))(jax.random.PRNGKey(0))) < 0.02
-    assert 0.3 < float(jax.jit(partial(won, scripted))(jax.random.PRNGKey(0))) < 0.7
+    with optimised():
+        assert float(jax.jit(partial(won, env))(jax.random.PRNGKey(0))) < 0.02
+        assert 0.3 < float(jax.jit(partial(won, scripted))(jax.random.PRNGKey(0))) < 0.7
 
 
 @pytest.mark.parametrize("name", ["8m", "2s3z", "MMM", "bane_vs_bane"])

@@ -17,6 +17,7 @@ from omg.config import (
     env_config_names,
     layers,
     parse_config,
+    playable_games,
     read_yaml,
     resolve,
     update_rhythm,
@@ -75,7 +76,11 @@ def test_every_algorithm_resolves_in_every_environment() -> None:
             config = resolve(algorithm, env_config).config
             assert config.name == algorithm
             assert set(config.env_args) == set(ENVS[config.env].args.model_fields)
-            adjust(config, has_gpu=True)
+            if config.env in playable_games(config):
+                adjust(config, has_gpu=True)
+            else:
+                with pytest.raises(UserError, match=f"^env: got {config.env}.*Allowed: stag_hunt, snowdrift"):
+                    adjust(config, has_gpu=True)
 
 
 def test_the_algorithms_are_what_their_names_say() -> None:
@@ -198,7 +203,7 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
         ("env_args", 3, "env_args: got 3 (a whole number); expected a mapping."),
         ("mixer", "qmx", "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),
         ("mixer", True, "Unknown mixer 'True'. Allowed: None, qmix, vdn."),
-        ("agent", "rmn", "Unknown agent 'rmn'. Did you mean 'rnn'? Allowed: dueling, idv_rnn, mlp, rnn."),
+        ("agent", "rmn", "Unknown agent 'rmn'. Did you mean 'rnn'? Allowed: conv, dueling, idv_conv, idv_rnn, mlp"),
         ("agent", None, "Unknown agent 'None'."),
         ("runner", "paralel", "Unknown runner 'paralel'. Did you mean 'parallel'? Allowed: episode, parallel, vector."),
         ("buffer_dtype", "float8", "Unknown buffer_dtype 'float8'. Did you mean 'float32'? Allowed: bfloat16, "),

@@ -12,7 +12,16 @@ import pytest
 from jax import Array
 
 from omg.errors import UserError
-from omg.modules.agents import AGENTS, AgentSizes, DuelingAgent, IndividualRNNAgent, MLPAgent, RNNAgent, as_one_hot
+from omg.modules.agents import (
+    AGENTS,
+    AgentSizes,
+    DuelingAgent,
+    IndividualAgent,
+    IndividualRNNAgent,
+    MLPAgent,
+    RNNAgent,
+    as_one_hot,
+)
 from omg.modules.layers import Linear, select_rows
 from omg.modules.mixers import MIXERS, MixerSizes, QMixer, VDNMixer
 from played import drawn, fast_jit
@@ -34,7 +43,7 @@ def build(name: str, sizes: AgentSizes, seed: int) -> Any:
 
 
 def seat_network(agent: Any, seat: int) -> Any:
-    return jax.tree.map(lambda x: x[seat], agent.seats) if isinstance(agent, IndividualRNNAgent) else agent
+    return jax.tree.map(lambda x: x[seat], agent.seats) if isinstance(agent, IndividualAgent) else agent
 
 
 def dense(layer: Linear, x: np.ndarray) -> np.ndarray:

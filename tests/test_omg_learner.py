@@ -218,9 +218,10 @@ def features_for(learner: OMGLearner) -> Callable[..., tuple[Array, dict[str, Ar
 
     def features(state: Any, batch: EpisodeBatch, t_env: Array | int, key: Array) -> tuple[Array, dict[str, Array]]:
         columns = state.mac.columns(batch, learner.main_seats(batch))
-        update = learner._learn_model(state, batch, columns, t_env, key)
-        assert update.features is not None
-        return update.features, update.metrics
+        update = learner._learn_model(state, [batch], [columns], t_env, key)
+        (given,) = update.features
+        assert given is not None
+        return given, update.metrics
 
     return fast_jit(features)
 
@@ -325,7 +326,7 @@ def test_q_loss_equals_carrying_the_state_by_hand(case: str):
     @fast_jit
     def update(state: QState, batch: EpisodeBatch) -> tuple[Array, Array]:
         columns = state.mac.columns(batch, learner.main_seats(batch))
-        features = learner._learn_model(state, batch, columns, 0, KEY).features
+        (features,) = learner._learn_model(state, [batch], [columns], 0, KEY).features
         assert features is not None
         return features, learner.update(state, batch, 0, 0, KEY)[1]["loss"]
 

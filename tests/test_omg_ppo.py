@@ -41,7 +41,7 @@ def learner_for(team: TeamDraw | None = None, **changes: Any) -> OMGPPOLearner:
 
 @pytest.mark.parametrize("name", sorted(CRITICS))
 def test_alternatives_are_valued_after_what_really_came_before(name: str):
-    sizes = CriticSizes((4, 2, D), hidden_dim=6)
+    sizes = CriticSizes((4, 2, D), hidden_dim=6, n_agents=3)
     critic = drawn(jax.eval_shape(lambda: CRITICS[name](sizes, key=KEY)), 1)
     rng = np.random.default_rng(0)
     # One part is the same for all seats, another for all steps.

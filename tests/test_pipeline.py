@@ -1,14 +1,10 @@
-"""The pipeline: what a plan may say, what is done again when it changes, and one small experiment from end to end."""
+"""The pipeline: what is done again when a plan changes, and one small experiment from end to end."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,266 +13,14 @@ import pytest
 
 from omg.cli import demo, main
 from omg.config import read_yaml
-from omg.errors import UserError
 from omg.experiments import pipeline as module
 from omg.experiments import runs
 from omg.experiments.pipeline import PipelineResult, run_pipeline
-from omg.experiments.plan import parse_plan, preset_names, preset_summary, read_plan
-from omg.experiments.plan_check import check_plan, team_name
+from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.results import read_rows, report_files, table_files
-from omg.experiments.stages import Ledger, Part
 from omg.tracking import RunFolder
-from tiny import GAME, SETTINGS
-
-RUN = {**SETTINGS, "t_max": 300, "save_buffer": False}
-PLAN: dict[str, Any] = {
-    "name": "small",
-    "game": {"env_config": "foraging", "env_args": GAME},
-    "pool": {
-        "training": {"d3qn": 1},
-        "heldout": {"d3qn": 1},
-        "scripted": {"nearest_food": "training", "random": "heldout"},
-        "episodes": 8,
-        **RUN,
-    },
-    "prior": {**RUN, "subgoal_dim": 4},
-    "train": {**RUN, "seeds": 3, "subgoal_dim": 4, "am_hidden_dim": 8},
-    "agents": {"d3qn": None, "omg": {"config": "d3qn_omg", "subgoal_mode": "conservative"}},
-    "evaluation": {"episodes": 4, "crossplay_episodes": 4, "inference_episodes": 12},
-    "report": {"metric": "own_return", "names": {"d3qn": "D3QN", "omg": "OMG"}},
-}
-
-
-def changed(*words: str) -> dict[str, Any]:
-    """The small plan with some keys set."""
-    values = json.loads(json.dumps(PLAN))
-    for word in words:
-        key, _, text = word.partition("=")
-        *path, last = key.split(".")
-        node = values
-        for part in path:
-            node = node.setdefault(part, {})
-        node[last] = read_yaml(text)
-    return values
-
-
-def refusal(call: Callable[[], Any]) -> str:
-    with pytest.raises(UserError) as refused:
-        call()
-    return str(refused.value)
-
-
-# ------------------------------------------------------------------------------------------------------- plans
-
-
-def test_presets_can_be_run_and_have_the_groups_of_their_games(tmp_path: Path) -> None:
-    assert preset_names() == ["2c_vs_64zg", "3s_vs_5z", "8m", "foraging", "quick"]
-    for name in preset_names():
-        plan = read_plan(name)
-        assert plan.name == name
-        assert preset_summary(name)
-        checked = check_plan(plan, tmp_path / name)
-        assert parse_plan(plan.values()) == plan
-        assert {config.seeds for config in checked.agents.values()} <= {4, 10}
-    eight = check_plan(read_plan("8m"), tmp_path)
-    assert {label: config.team for label, config in eight.agents.items()} == {
-        "iql": "7pool1iql",
-        "iql_all": "7pool1iql",
-        "iql_am": "7pool1iql_am",
-        "iql_liam": "7pool1iql_liam",
-        "omg_optimistic": "7pool1iql_omg",
-        "omg_conservative": "7pool1iql_omg",
-        "omg_zero": "7pool1iql_omg",
-    }
-    assert eight.agents["iql_all"].obs_all_last_actions
-    assert eight.agents["omg_zero"].omg_q_input == "zero"
-    assert sum(read_plan("8m").pool.heldout.values()) == 30
-    assert sum(read_plan("8m").pool.training.values()) == 10
-    assert (eight.metric, eight.agent, eight.baselines[0]) == ("battle_won", "omg_optimistic", "iql")
-    assert not (tmp_path / "8m").exists()
-
-
-def test_words_and_files_change_a_plan(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "name: mine\ngame: {env_config: foraging}\npool: {training: {iql: 1}, heldout: {iql: 1}}\nagents: {iql: }\n"
-    )
-    plan = read_plan(
-        file, ["train.t_max=7", "agents.iql.lr=0.5", "evaluation.groups=[1_partner]", "agents.b.config=vdn"]
-    )
-    checked = check_plan(plan, tmp_path)
-    assert [config.t_max for config in checked.agents.values()] == [7, 7]
-    assert [config.lr for config in checked.agents.values()] == [0.5, 0.0005]
-    assert checked.agents["b"].team == "1pool1vdn"
-    assert (checked.agent, checked.baselines) == ("b", ("iql", "untrained"))
-    assert checked.metric == "score"
-    assert team_name("6pool1vdn1iql", 8) == "6pool1vdn1iql"
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("pol.x=1", "Unknown key 'pol' of a pipeline. Did you mean 'pool'? Allowed: name, game, pool, "),
-        ("train.tmax=3", "Unknown key 'train.tmax' of a pipeline. Did you mean 'train.t_max'? "),
-        (
-            "evaluation.episode=3",
-            "Unknown key 'evaluation.episode' of a pipeline. Did you mean 'evaluation.ep",
-        ),
-        (
-            "agents.omg.subgoal_mod=next",
-            "Unknown key 'agents.omg.subgoal_mod' of a pipeline. Did you mean 'agents",
-        ),
-        ("train.t_max=many", "agents.d3qn: t_max: got 'many' (text); expected a whole number >= 1."),
-        ("agents.omg.subgoal_mode=opt", "agents.omg: Unknown subgoal_mode 'opt'. Allowed: conservative, "),
-        ("agents.omg.config=d3qn_og", "Unknown algorithm (agents.omg.config) 'd3qn_og'. Did you mean 'd3qn_omg'? "),
-        ("agents.new={}", "Unknown algorithm (agents.new.config) (the label, as it has no config) 'new'."),
-        ("agents.random.config=iql", "agents.random: that is the name of a scripted player; choose another label."),
-        ("agents.untrained.config=iql", "agents.untrained: that is the name of the agent before training; "),
-        ("pool.training.iqll=3", "pool: Unknown algorithm (--config) 'iqll'. Did you mean 'iql'? "),
-        ("pool.training.d3qn=0", "pool.training: got d3qn: 0, allowed: 1 or more."),
-        ("pool.training=3", "pool.training: got 3. "),
-        ("pool.scripted.stand=heldout", "pool.scripted: Script 'stand' plays sc2, but the game is foraging."),
-        ("pool.seeds=3", "pool.seeds: cannot be set in a pipeline (the numbers of members say how many)."),
-        ("train.name=x", "train.name: cannot be set in a pipeline (runs are named after their agents)."),
-        (
-            "train.init_param_path=x",
-            "train.init_param_path: cannot be set in a pipeline (the pool is ",
-        ),
-        (
-            "pool.obs_is_state=True",
-            "agents.d3qn.obs_is_state: got False, but pool has True; all sections ",
-        ),
-        ("prior.subgoal_dim=8", "agents.omg.subgoal_dim: got 4, but the prior has 8; "),
-        ("evaluation.episodes=0", "evaluation.episodes: got 0. "),
-        ("evaluation.sets=[validation]", "evaluation.sets: got 'validation', but the pool has nobody in that set."),
-        ("evaluation.groups=[7_homologue]", "Unknown group (evaluation.groups) of a game with 2 seats: '7_homologue'."),
-        ("report.agent=og", "Unknown agent (report.agent) 'og'. Did you mean 'omg'? Allowed: d3qn, omg, untrained."),
-        ("report.metric=scor", "Unknown metric (report.metric) 'scor'. Did you mean 'score'? "),
-        ("report.baselines=[omg]", "report.baselines: got omg; expected one or more agents other than omg."),
-        ("game.env_config=foragin", "game: Unknown environment configuration (--env-config) 'foragin'. Did you mean "),
-        ("game.env_args.players=1", "game: foraging 4x4-1p-1f has one seat; team-mates need at least two."),
-        ("name=a/b", "name: got 'a/b'; allowed: letters, digits and . + - _."),
-        ("evaluation=3", "evaluation: got 3; expected a mapping."),
-    ],
-)
-def test_a_plan_that_cannot_be_run_is_refused_before_anything_is_written(
-    word: str, message: str, tmp_path: Path
-) -> None:
-    found = refusal(lambda: run_pipeline(parse_plan(changed(word)), tmp_path / "out", quiet=True))
-    assert found.startswith(message)
-    assert not (tmp_path / "out").exists()
-
-
-def test_missing_sections_and_files_are_named(tmp_path: Path) -> None:
-    plan = {key: value for key, value in PLAN.items() if key != "pool"}
-    assert refusal(lambda: parse_plan(plan)).startswith("pool: missing.")
-    assert refusal(lambda: read_plan("quik")).startswith(
-        "Unknown pipeline (neither a file nor a preset) 'quik'. Did you mean 'quick'? Allowed: 2c_vs_64zg, "
-    )
-    (tmp_path / "list.yaml").write_text("- a\n")
-    assert "expected a mapping of sections" in refusal(lambda: read_plan(tmp_path / "list.yaml"))
-    (tmp_path / "broken.yaml").write_text("a: [\n")
-    assert "is not YAML" in refusal(lambda: read_plan(tmp_path / "broken.yaml"))
-
-
-# ---------------------------------------------------------------------------------- records: done, begun, made anew
-
-
-def part(folder: Path, name: str, calls: list[str], *needs: Part, setting: int = 1, costly: bool = False) -> Part:
-    def work() -> None:
-        calls.append(name)
-        (folder / name).write_text(str(setting))
-
-    return Part(name, "", {"setting": setting}, (folder / name,), work, needs, costly)
-
-
-def test_a_part_is_done_once_and_again_when_it_changes_or_what_it_needs(tmp_path: Path) -> None:
-    calls: list[str] = []
-    for setting, expected in ((1, ["a", "b"]), (1, []), (2, ["a", "b"])):
-        calls.clear()
-        ledger = Ledger(tmp_path)
-        first = part(tmp_path, "a", calls, setting=setting, costly=True)
-        second = part(tmp_path, "b", calls, first)
-        assert [ledger.run(first), ledger.run(second)] == [bool(expected)] * 2
-        assert calls == expected
-    assert (tmp_path / "replaced" / "a-1").read_text() == "1"
-    assert (tmp_path / "a").read_text() == "2"
-    assert not (tmp_path / "replaced" / "b-1").exists()
-    # A result that is gone is made again, and so is what was made from it.
-    (tmp_path / "a").unlink()
-    calls.clear()
-    ledger = Ledger(tmp_path)
-    ledger.run(first)
-    ledger.run(second)
-    assert calls == ["a", "b"]
-    damaged = tmp_path / "stages" / "a.json"
-    damaged.write_text("{")
-    assert not Ledger(tmp_path).is_done(first)
-    assert (
-        refusal(lambda: Ledger(tmp_path).require(first, "Do it."))
-        == f"{tmp_path}: the stage 'a' is not done yet. Do it."
-    )
-
-
-def test_a_part_that_was_interrupted_goes_on_and_its_time_adds_up(tmp_path: Path) -> None:
-    def half() -> None:
-        (tmp_path / "a").mkdir(exist_ok=True)
-        (tmp_path / "a" / f"{len(list((tmp_path / 'a').iterdir()))}").touch()
-        if len(list((tmp_path / "a").iterdir())) < 3:
-            raise KeyboardInterrupt
-
-    piece = Part("a", "", {}, (tmp_path / "a",), half, costly=True)
-    said: list[str] = []
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            Ledger(tmp_path, said.append).run(piece)
-        record = Ledger(tmp_path).record(piece)
-        assert record is not None
-        assert record.status == "begun"
-    assert Ledger(tmp_path, said.append).run(piece)
-    assert said == ["a: begun", "a: continued", "a: continued"]
-    assert len(list((tmp_path / "a").iterdir())) == 3
-    assert not (tmp_path / "replaced").exists()
-    whole = Ledger(tmp_path).record(piece)
-    assert whole is not None
-    assert whole.seconds > record.seconds > 0
-
-
-def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> None:
-    """The process dies while a table is on its way to the disk."""
-    script = f"""
-import os, signal
-from pathlib import Path
-from omg.experiments.results import write_rows
-from omg.experiments.stages import Ledger, Part
-
-folder = Path({str(tmp_path)!r})
-table = folder / "scores.csv"
-
-def work():
-    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-    write_rows(table, [{{"mean": index}} for index in range(1000)], ("mean",))
-
-Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
-"""
-    killed = subprocess.run([sys.executable, "-c", script], timeout=120)
-    assert killed.returncode == -signal.SIGKILL
-    table = tmp_path / "scores.csv"
-    assert not table.exists()
-    calls: list[str] = []
-
-    def work() -> None:
-        calls.append("again")
-        module.write_rows(table, [{"mean": 1.5}], ("mean",))
-
-    again = Part("evaluate", "scores omg", {}, (table,), work)
-    record = Ledger(tmp_path).record(again)
-    assert record is not None
-    assert record.status == "begun"
-    assert Ledger(tmp_path).run(again)
-    assert read_rows(table) == [{"mean": 1.5}]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "stages"]
-
+from plans import PLAN, changed
+from refusing import refusal
 
 # ------------------------------------------------------------------------------ what depends on what, with fake work
 
@@ -518,27 +262,6 @@ def test_a_new_title_makes_a_new_report_and_nothing_else(finished: PipelineResul
     assert again.done == ("report",)
     assert "<h1>Another title</h1>" in (finished.folder / "report.html").read_text()
     assert run_pipeline(parse_plan(PLAN), finished.folder, quiet=True).done == ("report",)
-
-
-# -------------------------------------------------------------------------------------------------- command line
-
-
-def test_the_command_lists_presets_and_refuses_what_it_cannot_read(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["pipeline"]) == 0
-    text = capsys.readouterr().out
-    assert all(name in text for name in preset_names())
-    for words, message in (
-        (["quik"], "Unknown pipeline (neither a file nor a preset) 'quik'. Did you mean 'quick'?"),
-        (["quick", "train.tmax=3"], "Unknown key 'train.tmax' of a pipeline. Did you mean 'train.t_max'?"),
-        (["train.t_max=3"], "NAME: got 'train.t_max=3'; the preset or file comes first, then the settings."),
-        (["quick", "--config=iql"], "--config: got 'iql', but a pipeline names its game and agents in its file."),
-        (["quick", "--only", "al"], "Unknown stage (--only) 'al'."),
-    ):
-        assert main(["pipeline", *words, "--output", str(tmp_path / "out")]) == 2
-        assert capsys.readouterr().err.startswith(f"error: {message}")
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_demo_is_the_preset_quick(

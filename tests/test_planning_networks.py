@@ -15,17 +15,21 @@ from omg.modules.planning import (
     MapTrunk,
     PlanningSizes,
     PolicyValueNetwork,
-    apart,
     co_player_logits,
     goal_logits,
     masked,
     stacked,
 )
+from omg.modules.planning.networks import convolve
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
 
 SIZES = PlanningSizes(channels=3, height=4, width=5, n_actions=6, goal_dim=4, filters=(2, 3, 4), hidden=7)
 ROWS = 6
+
+
+def one_of(networks: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], networks)
 
 
 def views(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -102,12 +106,12 @@ def test_stacked_networks_answer_each_for_itself() -> None:
 
     @jax.jit
     def answers(networks: CoPlayerNetwork) -> Any:
-        each = apart(networks)
+        each = [one_of(networks, place) for place in range(2)]
         alone = jnp.stack([each[place](maps, time, jnp.asarray(goal[:, place])) for place in range(2)], axis=1)
         return (
             alone,
-            co_player_logits(each, maps, time, jnp.asarray(goal)),
-            goal_logits(each, maps, time, jnp.asarray(codes)),
+            co_player_logits(networks, maps, time, jnp.asarray(goal)),
+            goal_logits(networks, maps, time, jnp.asarray(codes)),
         )
 
     alone, together, every_goal = answers(made)
@@ -116,6 +120,30 @@ def test_stacked_networks_answer_each_for_itself() -> None:
     picked = np.take_along_axis(np.asarray(every_goal), goal[:, :, None, None], axis=2)[:, :, 0]
     np.testing.assert_allclose(picked, alone, atol=1e-5)
     assert np.abs(alone[:, 0] - alone[:, 1]).max() > 0.01
+
+
+def test_networks_say_the_same_one_by_one_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, time = views(4)
+    made = stacked(lambda key: CoPlayerNetwork(SIZES, key=key), jax.random.key(4), 3)
+    goal = jnp.asarray(np.random.default_rng(0).integers(0, 4, (ROWS, 3)))
+    one_by_one = jax.jit(lambda: co_player_logits(made, maps, time, goal))()
+    monkeypatch.setattr("omg.modules.planning.networks.on_cpu", lambda: False)
+    together = jax.jit(lambda: co_player_logits(made, maps, time, goal))()
+    np.testing.assert_allclose(together, one_by_one, atol=1e-5)
+
+
+def test_a_convolution_has_the_gradient_of_xlas() -> None:
+    rng = np.random.default_rng(5)
+    x, kernel = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((2, 4, 5, 3), (3, 3, 3, 2)))
+
+    def by_xla(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    def gradients(function: Any) -> Any:
+        return jax.jit(jax.value_and_grad(lambda *given: jnp.sum(jnp.sin(function(*given))), argnums=(0, 1)))(x, kernel)
+
+    for found, expected in zip(*(jax.tree.leaves(gradients(each)) for each in (convolve, by_xla)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_illegal_actions_have_no_chance() -> None:
@@ -156,7 +184,7 @@ def test_likelihoods_are_the_chances_of_what_was_done() -> None:
         )
     )()
     assert found.shape == (games, 2, 2, 3)
-    networks = [apart(mind.others) for mind in apart(minds)]
+    networks = [[one_of(one_of(minds.others, slot), place) for place in range(2)] for slot in range(2)]
 
     @jax.jit
     def answers() -> list[list[list[jax.Array]]]:
@@ -237,7 +265,8 @@ def test_the_judge_asks_each_seats_own_networks() -> None:
     assert np.take_along_axis(np.asarray(legal)[np.asarray(wanted)], asked[..., None], axis=2).all()
     np.testing.assert_array_equal(after, memory)
     maps, time = seen_by(env, state, seat)
-    for index, mind in enumerate(apart(minds)):
+    for index in range(2):
+        mind = one_of(minds, index)
         mine = slice(index * 20, index * 20 + 20)
         expected = mind.own(maps[mine], time[mine])
         np.testing.assert_allclose(logits[mine], expected[0], atol=1e-5)

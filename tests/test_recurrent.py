@@ -11,16 +11,17 @@ from jax import Array, lax
 from omg.modules import gru_kernel
 from omg.modules.recurrent import _backward_scan, _forward_scan, gru_cell, gru_unroll
 
-T, N, H = 7, 5, 16
+T, N, M, H = 7, 5, 2, 16
+"""Steps, episodes, rows of each, hidden features."""
 
 
-def draw(key: int, lead: tuple[int, ...] = ()) -> tuple[Array, Array, Array, Array]:
+def draw(key: int, lead: tuple[int, ...] = (), hidden: int = H) -> tuple[Array, Array, Array, Array]:
     keys = jax.random.split(jax.random.key(key), 4)
     return (
-        jax.random.normal(keys[0], (*lead, T, N, 3 * H)),
-        jax.random.normal(keys[1], (*lead, N, H)),
-        jax.random.normal(keys[2], (*lead, H, 3 * H)) / 4,
-        jax.random.normal(keys[3], (*lead, 3 * H)),
+        jax.random.normal(keys[0], (*lead, N, T, M, 3 * hidden)),
+        jax.random.normal(keys[1], (*lead, N, M, hidden)),
+        jax.random.normal(keys[2], (*lead, hidden, 3 * hidden)) / 4,
+        jax.random.normal(keys[3], (*lead, 3 * hidden)),
     )
 
 
@@ -42,7 +43,7 @@ def plain_unroll(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Arra
         h = gru_cell(gates, h, weight, bias)
         return h, h
 
-    return lax.scan(step, h0, gates_in)[1]
+    return jnp.swapaxes(lax.scan(step, h0, jnp.swapaxes(gates_in, 0, 1))[1], 0, 1)
 
 
 def weighted_sum(unroll, inputs: tuple[Array, ...]) -> Array:
@@ -53,20 +54,21 @@ def weighted_sum(unroll, inputs: tuple[Array, ...]) -> Array:
 
 def test_cell_is_pytorchs():
     gates_in, h, weight, bias = (np.asarray(value, np.float64) for value in draw(0))
-    result = gru_cell(*(jnp.asarray(value, jnp.float32) for value in (gates_in[0], h, weight, bias)))
-    expected = np.stack([numpy_cell(gates_in[0, row], h[row], weight, bias) for row in range(N)])
+    first = gates_in[:, 0]
+    result = gru_cell(*(jnp.asarray(value, jnp.float32) for value in (first, h, weight, bias)))
+    expected = [[numpy_cell(first[row, m], h[row, m], weight, bias) for m in range(M)] for row in range(N)]
     np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 def test_unroll_repeats_the_cell():
     gates_in, h0, weight, bias = draw(1)
     states = gru_unroll(gates_in, h0, weight, bias)
-    assert states.shape == (T, N, H)
-    for row in range(N):
-        h = np.asarray(h0[row])
+    assert states.shape == (N, T, M, H)
+    for row, m in np.ndindex(N, M):
+        h = np.asarray(h0[row, m])
         for t in range(T):
-            h = numpy_cell(np.asarray(gates_in[t, row]), h, np.asarray(weight), np.asarray(bias))
-            np.testing.assert_allclose(states[t, row], h, atol=1e-5)
+            h = numpy_cell(np.asarray(gates_in[row, t, m]), h, np.asarray(weight), np.asarray(bias))
+            np.testing.assert_allclose(states[row, t, m], h, atol=1e-5)
 
 
 @pytest.mark.parametrize("seeds", [None, 3])
@@ -84,19 +86,26 @@ def test_gradients_equal_automatic_differentiation(seeds: int | None):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("hidden", [H, H - 3])
+@pytest.mark.parametrize("hidden", [H - 3, 48])
 def test_gpu_kernels_equal_the_scans(hidden: int):
-    gates_in, h0, weight, bias = draw(3)
-    inputs = tuple(gate[..., :hidden] for gate in jnp.split(gates_in, 3, axis=-1))
-    h0 = h0[:, :hidden]
-    weight = jnp.concatenate([part[:hidden, :hidden] for part in jnp.split(weight, 3, axis=1)], axis=1)
-    bias = jnp.concatenate([part[:hidden] for part in jnp.split(bias, 3)])
+    """Once with a width that is padded to a block, once with two blocks side by side."""
+    gates_in, h0, weight, bias = draw(3, hidden=hidden)
     assert gru_kernel.usable(hidden)
-    scanned = _forward_scan(inputs, h0, weight, bias)
-    for ours, expected in zip(gru_kernel.forward_loop(inputs, h0, weight, bias, interpret=True), scanned, strict=True):
+    scanned = _forward_scan(gates_in, h0, weight, bias)
+    ahead = gru_kernel.forward_loop(gates_in, h0, weight, bias, interpret=True)
+    for ours, expected in zip(ahead, scanned, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-5)
-    backward = (inputs, scanned[2], scanned[0], weight)
+    (states,) = gru_kernel.forward_loop(gates_in, h0, weight, bias, keep=False, interpret=True)
+    np.testing.assert_array_equal(states, ahead[0])
+    backward = (scanned[0], h0, scanned[1:], jnp.sin(7.0 * scanned[0]), weight)
     for ours, expected in zip(
         gru_kernel.backward_loop(*backward, interpret=True), _backward_scan(*backward), strict=True
     ):
+        assert float(jnp.abs(expected).max()) > 1e-2
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_widths_are_cut_into_powers_of_two():
+    assert gru_kernel.column_blocks(96) == ((0, 64), (64, 32))
+    assert gru_kernel.column_blocks(64) == ((0, 64),)
+    assert gru_kernel.column_blocks(112) == ((0, 64), (64, 32), (96, 16))

@@ -10,7 +10,7 @@ import pytest
 
 from omg.components import SELECTORS
 from omg.components.replay import FLOAT_TYPES
-from omg.config import adjust, algorithm_names, resolve
+from omg.config import adjust, algorithm_names, playable_games, resolve
 from omg.config.sections import NAMES
 from omg.controllers import CONTROLLERS, MANNERS
 from omg.envs import ENVS
@@ -19,6 +19,7 @@ from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
 from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
 from omg.pools import SETS
+from omg.tracking import TRACKERS
 from omg.training.program import Program
 
 
@@ -32,6 +33,7 @@ def test_words_of_the_configuration_are_the_keys_of_the_registries():
         ("am_model", {NO_MODEL, *OPPONENT_MODELS}),
         ("team_draw", MANNERS),
         ("pool_set", SETS),
+        ("tracker", TRACKERS),
     ):
         assert set(NAMES[key]) == set(registry), key
     # Selectors that only imported agents use cannot be trained with.
@@ -39,13 +41,18 @@ def test_words_of_the_configuration_are_the_keys_of_the_registries():
 
 
 OWN_GAMES = [name for name, entry in ENVS.items() if not entry.foreign]
-PAIRS = [
-    (algorithm, env)
-    for algorithm in algorithm_names()
-    for env in OWN_GAMES
-    # A game with one reward for all and one with a reward for each tell algorithms apart; the others tell games apart.
-    if env in ("sc2", "foraging") or algorithm in ("iql", "ippo")
-]
+
+
+def games_of(algorithm: str) -> list[str]:
+    """Where an algorithm is tried: two of its games tell algorithms apart, and two algorithms tell games apart."""
+    playable = playable_games(resolve(algorithm).config)
+    if algorithm in ("iql", "ippo"):
+        return [name for name in OWN_GAMES if name in playable]
+    # One with a reward for all and one with a reward for each, or else the first that it can play.
+    return [name for name in ("sc2", "foraging") if name in playable] or playable[:1]
+
+
+PAIRS = [(algorithm, env) for algorithm in algorithm_names() for env in games_of(algorithm)]
 
 
 @pytest.mark.parametrize(("algorithm", "env"), PAIRS)

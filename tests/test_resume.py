@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,15 +22,13 @@ from safetensors import SafetensorError
 from omg import api
 from omg.cli import main
 from omg.components import files
-from omg.components.files import new_folder, whole_folder
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import Program, RunState
+from processes import SAVE_OFTEN, Process, command, only_run, size_of_metrics
 from stopping import Stopping
-from tiny import GAME, SETTINGS, result, tiny_config
-
-SAVE_OFTEN = {"test_interval": 60, "save_model_interval": 30}
+from tiny import result, tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -316,40 +312,6 @@ def test_a_full_disk_is_reported_and_harms_nothing(
     assert load_newest(tmp_path, template, print) is not None
 
 
-def test_a_folder_is_replaced_as_a_whole(tmp_path: Path):
-    path = tmp_path / "agent"
-
-    def content() -> str:
-        return (whole_folder(path) / "file").read_text()
-
-    for text in ("first", "second"):
-        with new_folder(path) as staging:
-            (staging / "file").write_text(text)
-        assert content() == text
-
-    def fail() -> None:
-        with new_folder(path) as staging:
-            (staging / "file").write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert content() == "second"
-    assert [child.name for child in tmp_path.iterdir()] == ["agent"]
-    # Killed between moving the old folder aside and moving the new one in.
-    path.rename(tmp_path / ".old-agent")
-    (tmp_path / ".writing-agent").mkdir()
-    (tmp_path / ".writing-agent" / "file").write_text("third")
-    assert content() == "second"
-    with pytest.raises(RuntimeError):
-        fail()
-    assert content() == "second"
-    with new_folder(path) as staging:
-        (staging / "file").write_text("fourth")
-    assert content() == "fourth"
-    assert [child.name for child in tmp_path.iterdir()] == ["agent"]
-
-
 # ------------------------------------------------------------------------------------------------ refused
 
 
@@ -383,45 +345,6 @@ def test_what_cannot_be_resumed(results: Path, half_done: Path, tmp_path: Path, 
 
 
 # ------------------------------------------------------------------------------------------------ other processes
-
-
-class Process:
-    """`omg` in a process of its own."""
-
-    def __init__(self, *words: str) -> None:
-        program = "import sys; from omg.cli import main; sys.exit(main(sys.argv[1:]))"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Returns when the condition holds or the process has ended."""
-        deadline = time.monotonic() + 60
-        while self.process.poll() is None and not condition():
-            assert time.monotonic() < deadline, "the process hangs"
-            time.sleep(0.001)
-
-    def end(self) -> tuple[int, str]:
-        """Waits for the end: exit code and what was printed."""
-        shown, _ = self.process.communicate(timeout=60)
-        return self.process.returncode, shown
-
-
-def command(results: Path, **changes: Any) -> list[str]:
-    """The words of `omg train` for the tiny run."""
-    settings = {**SETTINGS, **SAVE_OFTEN, **changes, "local_results_path": results}
-    settings |= {f"env_args.{key}": value for key, value in GAME.items()}
-    return ["train", "--config=iql", "--env-config=foraging", "with", *(f"{k}={v}" for k, v in settings.items())]
-
-
-def only_run(results: Path) -> Path | None:
-    return next(results.iterdir(), None) if results.is_dir() else None
-
-
-def size_of_metrics(results: Path) -> int:
-    folder = only_run(results)
-    path = folder / "metrics.csv" if folder else None
-    return path.stat().st_size if path and path.exists() else 0
 
 
 def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path, uninterrupted: tuple[bytes, dict[str, bytes]]):

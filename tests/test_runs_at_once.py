@@ -32,6 +32,9 @@ def scores(where: Path) -> list[list[str]]:
 
 
 def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
+    # This one first: it leaves the compiled programs that the processes need.
+    here = finish(tiny(tmp_path / "here", seed=1), quiet=True)
+    assert here.status() == "finished"
     lines: list[str] = []
     configs = {f"run{seed}": tiny(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)}
     spent = finish_all(configs, 2, tmp_path / "logs", lines.append)
@@ -39,8 +42,6 @@ def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
     assert [line.split(":")[0] for line in lines[:2]] == ["run1", "run2"]
     assert all(line.split(": ")[1].startswith("finished") for line in lines[2:])
     assert (tmp_path / "logs" / "run1.log").stat().st_size > 0
-    here = finish(tiny(tmp_path / "here", seed=1), quiet=True)
-    assert here.status() == "finished"
     assert scores(tmp_path / "here") == scores(tmp_path / "run1")
     assert scores(tmp_path / "here") != scores(tmp_path / "run2")
     # There is nothing left to do, and nothing is begun.

@@ -166,6 +166,21 @@ def test_without_a_shift_the_team_sits_in_the_order_of_its_name():
     assert set(np.unique(lineup.players[..., 3:])) == {0, 1}
 
 
+def test_in_games_with_roles_the_learner_takes_its_own_seats():
+    draw = TeamDraw((TeamPart(3, (0, 1)), TeamPart(1, ()))).seated((0, 1, 2))
+    lineup, seats = jax.device_get(drawn(draw, 6, jax.random.split(jax.random.PRNGKey(0), 4)))
+    assert all(np.bincount(row, minlength=4).tolist() == [2, 2, 2, 0] for row in lineup.seat)
+    assert (lineup.seat == seats[..., 0]).all()
+    assert (np.take_along_axis(lineup.players, seats, axis=-1) == LEARNER).all()
+    assert (lineup.players[..., 3] != LEARNER).all()
+    # Two neighbours fit in two ways, and a team that is not turned sits as its name says.
+    assert TeamDraw((TeamPart(2, ()), TeamPart(2, (0,)))).seated((0, 1, 2)).turns == (0, 1)
+    still = TeamDraw((TeamPart(3, (0,)), TeamPart(1, ())), rotate=False)
+    assert still.seated((0, 1, 2)) is still
+    with pytest.raises(ValueError, match="4 seats do not fit into 3"):
+        TeamDraw((TeamPart(4, ()),)).seated((0, 1, 2))
+
+
 def test_several_learning_seats():
     draw = TeamDraw((TeamPart(1, (0,)), TeamPart(1, ()), TeamPart(2, (1,)), TeamPart(2, ())))
     assert draw.main_slots == (1, 4, 5)

@@ -18,7 +18,7 @@ from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
-from omg.tracking import RunFolder, RunReporter, Table
+from omg.tracking import RunFolder, RunReporter, Table, check_trackers
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
@@ -82,6 +82,7 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
 
 def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
     """Trains a resolved configuration."""
+    check_trackers(config)
     has_gpu = prepare(config.use_cuda)
     config, notes = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
@@ -95,6 +96,7 @@ def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = 
     config = opened.config()
     if opened.status() in ("finished", "stopped"):
         raise UserError(f"{folder}: this run is already {opened.status()}.")
+    check_trackers(config)
     prepare(config.use_cuda)
     return _run(opened, build_program(config), [], console, quiet)
 

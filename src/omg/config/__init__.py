@@ -4,16 +4,17 @@ A new algorithm is a file in `algs/` and a new game one in `envs/`; its first co
 is a field with a help text in `sections` and a commented line in `default.yaml`.
 """
 
-from omg.config.checks import adjust, update_rhythm
+from omg.config.checks import adjust, playable_games, update_rhythm
 from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, parse_config
-from omg.config.sections import ON_POLICY, SUBGOAL_LEARNERS
+from omg.config.sections import ON_POLICY, PLANNERS, SUBGOAL_LEARNERS
 from omg.config.teams import POOL, TeamPart, parse_team
 from omg.config.values import read_yaml, write_yaml
 
 __all__ = [
     "ON_POLICY",
+    "PLANNERS",
     "POOL",
     "SUBGOAL_LEARNERS",
     "CommandLine",
@@ -27,6 +28,7 @@ __all__ = [
     "member_config",
     "parse_config",
     "parse_team",
+    "playable_games",
     "read_yaml",
     "resolve",
     "translate",

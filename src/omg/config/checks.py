@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from omg.config.schema import Config, change_config
-from omg.config.sections import ON_POLICY, SUBGOAL_LEARNERS
-from omg.envs import plays_on_host
+from omg.config.sections import ON_POLICY, PLANNERS, SUBGOAL_LEARNERS
+from omg.envs import ENVS, plays_on_host
 from omg.errors import UserError
 
 _WHOLE_TOLERANCE = 1e-3
@@ -62,6 +62,7 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
     _check_sizes(config, games)
     _check_model(config)
     _check_policy(config, games)
+    _check_planner(config)
     if (config.early_stop_metric is None) != (config.early_stop_value is None):
         given, missing = ("early_stop_metric", "early_stop_value")
         if config.early_stop_metric is None:
@@ -116,21 +117,59 @@ def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:
 def _check_policy(config: Config, games: int) -> None:
     """Refuses what learners of policies, and QTRAN, cannot do."""
     learner = config.learner
-    if learner in ("qtran_learner", *ON_POLICY) and config.mixer is not None:
+    if learner in ("qtran_learner", "pr2_learner", *ON_POLICY) and config.mixer is not None:
         raise UserError(f"mixer: got {config.mixer}, but learner={learner} has no use for a mixer. Allowed: None.")
-    if learner not in ON_POLICY:
+    if learner == "pr2_learner" and config.am_model != "none_am":
+        raise UserError(f"am_model: got {config.am_model}, but learner={learner} trains none. Allowed: none_am.")
+    if learner not in ("pr2_learner", *ON_POLICY):
         return
     if config.action_selector != "multinomial":
         raise UserError(
             f"action_selector: got {config.action_selector}, but learner={learner} learns the probabilities that "
             f"actions are drawn with. Allowed: multinomial."
         )
-    if learner == "coma_learner" and config.am_model != "none_am":
-        raise UserError(f"am_model: got {config.am_model}, but learner=coma_learner trains none. Allowed: none_am.")
-    if learner != "coma_learner" and games % config.ppo_minibatches:
+    if learner in ("coma_learner", *PLANNERS) and config.am_model != "none_am":
+        raise UserError(f"am_model: got {config.am_model}, but learner={learner} trains none. Allowed: none_am.")
+    if learner == "lola_learner" and config.agent != "idv_conv":
+        raise UserError(
+            f"agent: got {config.agent}, but learner=lola_learner asks how each player's own network will learn. "
+            f"Allowed: idv_conv."
+        )
+    if learner not in ("coma_learner", "pr2_learner", *PLANNERS) and games % config.ppo_minibatches:
         raise UserError(
             f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "
             f"of a round. Allowed: divisors of {games}."
+        )
+
+
+def playable_games(config: Config) -> list[str]:
+    """The games that the configured algorithm can play: all, or for players that search those that can be searched."""
+    return [name for name, entry in ENVS.items() if entry.searchable or config.learner not in PLANNERS]
+
+
+def _check_planner(config: Config) -> None:
+    """Refuses what players that search the game cannot do."""
+    plans = config.learner in PLANNERS
+    if plans != (config.mac == "hop_mac") and not (plans and config.mac == "multi_module_mac"):
+        allowed = "hop_mac" if plans else "basic_mac"
+        raise UserError(f"mac: got {config.mac}, which does not go with learner={config.learner}. Allowed: {allowed}.")
+    if not plans:
+        return
+    if config.env not in playable_games(config):
+        raise UserError(
+            f"env: got {config.env}, but learner={config.learner} is of players that search the game, which this one "
+            f"does not offer. Allowed: {', '.join(playable_games(config))}."
+        )
+    if config.common_reward or config.prosocial > 0:
+        key = "common_reward" if config.common_reward else "prosocial"
+        allowed = "None or False" if config.common_reward else "0"
+        raise UserError(
+            f"{key}: got {getattr(config, key):g}, but a player that searches the game looks for its own reward. "
+            f"Allowed: {allowed}."
+        )
+    if config.init_from is not None:
+        raise UserError(
+            f"init_from: got {config.init_from}, but learner={config.learner} starts with new networks. Allowed: None."
         )
 
 

@@ -14,10 +14,12 @@ from omg.config.sections import (
     EnvSection,
     LearningSection,
     ModelSection,
+    PlanningSection,
     PlaySection,
     PolicySection,
     RunSection,
     Section,
+    SocialSection,
     TeamSection,
 )
 from omg.config.values import describe_field
@@ -32,6 +34,8 @@ SECTIONS: tuple[type[Section], ...] = (
     ModelSection,
     LearningSection,
     PolicySection,
+    SocialSection,
+    PlanningSection,
     EnvSection,
     TeamSection,
 )
@@ -42,6 +46,8 @@ SECTIONS: tuple[type[Section], ...] = (
 class Config(
     TeamSection,
     EnvSection,
+    PlanningSection,
+    SocialSection,
     PolicySection,
     LearningSection,
     ModelSection,

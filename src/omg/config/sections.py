@@ -21,7 +21,7 @@ from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
 NAMES: dict[str, Collection[str]] = {
     "agent": AGENTS,
     "mixer": MIXERS,
-    "mac": ("basic_mac", "multi_module_mac"),
+    "mac": ("basic_mac", "multi_module_mac", "hop_mac"),
     "learner": (
         "q_learner",
         "q_learner_4am",
@@ -30,7 +30,11 @@ NAMES: dict[str, Collection[str]] = {
         "ppo_learner",
         "omg_learner",
         "omg_ppo_learner",
+        "influence_learner",
+        "lola_learner",
+        "pr2_learner",
         "am_learner",
+        "hop_learner",
     ),
     "optimizer": ("rmsprop", "adam"),
     "runner": ("vector", "episode", "parallel"),
@@ -46,15 +50,22 @@ NAMES: dict[str, Collection[str]] = {
     "omg_inference": ("cvae", "mlp"),
     "omg_reconstruct": ("embedding", "input"),
     "omg_bootstrap": ("same", "next"),
+    "hop_model": ("goals", "actions"),
     "team_draw": ("homologue", "odd", "mixed", "varied"),
     "pool_set": ("training", "validation", "heldout"),
     "buffer_dtype": ("float16", "bfloat16", "float32"),
+    "tracker": ("tensorboard", "sacred"),
+    "sacred_observers": ("file", "tinydb", "mongo"),
 }
-"""Key -> the words it may have. The words of `mac`, `learner` and `team_draw` repeat `controllers.CONTROLLERS`,
-`learners.LEARNERS` and `controllers.MANNERS`, which import the configuration and so cannot be imported here."""
+"""Key -> the words it may have. The words of `mac`, `learner`, `team_draw` and `tracker` repeat
+`controllers.CONTROLLERS`, `learners.LEARNERS`, `controllers.MANNERS` and `tracking.TRACKERS`, which import the
+configuration and so cannot be imported here."""
 
-ON_POLICY = ("coma_learner", "ppo_learner", "omg_ppo_learner")
+ON_POLICY = ("coma_learner", "ppo_learner", "omg_ppo_learner", "influence_learner", "lola_learner", "hop_learner")
 """Learners that use exactly the episodes just played, each round once."""
+
+PLANNERS = ("hop_learner",)
+"""Learners whose player searches the game itself (mac: hop_mac)."""
 
 SUBGOAL_LEARNERS = ("omg_learner", "omg_ppo_learner")
 """Learners that train an agent together with the subgoals it infers."""
@@ -87,10 +98,23 @@ def _known_name_or_none(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def _known_names(value: Any, info: ValidationInfo) -> Any:
+    """Takes `a,b`, `[a, b]` and None; gives them without repetitions."""
+    words = value.split(",") if isinstance(value, str) else () if value is None else value
+    if not isinstance(words, list | tuple):
+        words = (words,)
+    names = list(dict.fromkeys(str(word).strip() for word in words))
+    for name in names:
+        if name not in NAMES[str(info.field_name)]:
+            raise unknown_name(str(info.field_name), name, NAMES[str(info.field_name)])
+    return names
+
+
 Whole = Annotated[int, BeforeValidator(_whole)]
 Real = Annotated[float, BeforeValidator(_real)]
 Name = Annotated[str, BeforeValidator(_known_name)]
 OptionalName = Annotated[str | None, BeforeValidator(_known_name_or_none)]
+Names = Annotated[list[str], BeforeValidator(_known_names)]
 
 
 class Section(BaseModel):
@@ -121,6 +145,12 @@ class RunSection(Section):
     local_results_path: str = Field("results", min_length=1, description="Folder under which run folders are made")
     use_cuda: bool = Field(True, description="Use the GPU where there is one")
     use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")
+    tracker: Names = Field([], description="Further records of the run, separated by commas: sacred, tensorboard")
+    sacred_observers: Names = Field(["file"], description="Where Sacred writes, separated by commas")
+    sacred_mongo_url: str | None = Field(
+        None, min_length=1, description="Sacred's MongoDB, mongodb://...; $NAME stands for an environment variable"
+    )
+    sacred_mongo_db: str = Field("sacred", min_length=1, description="Name of the database in Sacred's MongoDB")
     early_stop_metric: str | None = Field(
         None, min_length=1, description="Test metric that can end the run early, e.g. test_battle_won_mean"
     )
@@ -165,11 +195,12 @@ class AgentSection(Section):
     """The network of one seat and what it sees."""
 
     agent: Name = Field(
-        "rnn", description="rnn: one network for all seats; idv_rnn: one per seat; mlp, dueling: feed-forward"
+        "rnn",
+        description="rnn, mlp, dueling, conv (reads maps): one network for all seats; idv_rnn, idv_conv: one per seat",
     )
-    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state (mlp, dueling: layer 1)")
+    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state (others: layer 1)")
     mlp_second_dim: Whole | None = Field(
-        None, ge=1, description="Second layer's width of feed-forward agent and critic (mlp); None: as the first's"
+        None, ge=1, description="Second layer's width of feed-forward agents and critics; None: as the first's"
     )
     obs_one_hot: Whole = Field(
         0, ge=0, description="N: whole numbers in the agent's view, -N to N, enter it one-hot; 0: as they are"
@@ -243,7 +274,7 @@ class LearningSection(Section):
 class PolicySection(Section):
     """What learners of policies (COMA, PPO) add: critics, advantages, the clipped update."""
 
-    critic: OptionalName = Field(None, description="PPO's critic network, rnn or mlp; None: rnn if the agent remembers")
+    critic: OptionalName = Field(None, description="PPO's critic network, named like agents; None: as the agent")
     critic_input: Name = Field("obs", description="What PPO's critic sees: each seat's own view, or the global state")
     critic_hidden_dim: Whole = Field(64, ge=1, description="Width of the critic's layers")
     critic_lr: Real = Field(0.0005, gt=0, description="Learning rate of the critic")
@@ -258,6 +289,47 @@ class PolicySection(Section):
     )
     normalise_advantage: bool = Field(True, description="PPO: advantages of a round get mean 0 and deviation 1")
     normalise_value: bool = Field(True, description="PPO: the critic learns returns scaled to mean 0 and deviation 1")
+
+
+class SocialSection(Section):
+    """What learners add that reckon with the others' reactions: social influence, LOLA, PR2."""
+
+    influence_weight: Real = Field(
+        1.0, ge=0, description="Social influence: weight of the influence on the others' next actions in the reward"
+    )
+    lola_step: Real = Field(
+        0.003, ge=0, description="LOLA: length of the step that each co-player is expected to learn by"
+    )
+    lola_limit: Real = Field(
+        1.0, gt=0, description="LOLA: largest share of the others' learning in advantages; the step is shortened to it"
+    )
+    pr2_temperature: Real = Field(
+        0.05, gt=0, description="PR2: weight of entropy, the own and that of the others' expected answers, in values"
+    )
+    pr2_samples: Whole = Field(4, ge=1, description="PR2: answers of the others drawn for each own action")
+
+
+class PlanningSection(Section):
+    """Players that search the game (mac: hop_mac)."""
+
+    hop_model: Name = Field("goals", description="What the others are expected to act by: goals, or actions alone")
+    hop_simulations: Whole = Field(200, ge=1, description="Positions that a search adds to each tree")
+    hop_samples: Whole = Field(5, ge=1, description="Trees of each decision, each for other goals of the others")
+    hop_exploration: Real | None = Field(
+        None, ge=0, description="The search's c; None: 1 in stag_hunt, 15 in snowdrift"
+    )
+    hop_beta: Real = Field(2.0, gt=0, description="Actions are drawn by softmax(beta * Q of the search)")
+    hop_belief_within: bool = Field(True, description="Beliefs about goals follow actions within an episode")
+    hop_belief_between: bool = Field(True, description="Episodes open with what earlier ones have shown of the others")
+    hop_belief_alpha: Real | None = Field(
+        None, ge=0, le=1, description="Share of the prior kept per episode; None: 0.995 in stag_hunt, 0.98 in snowdrift"
+    )
+    hop_hidden_dim: Whole = Field(512, ge=1, description="Width of the planning networks behind their convolutions")
+    hop_epochs: Whole = Field(2, ge=1, description="Passes over the episodes just played")
+    hop_minibatches: Whole = Field(4, ge=1, description="Parts of a pass")
+    hop_search_bytes: Whole = Field(
+        2_000_000_000, ge=1, description="Memory for the trees of one step; larger searches are split"
+    )
 
 
 def _known_env(value: Any) -> Any:

@@ -8,13 +8,15 @@ a value of the configuration key `mac`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jax import Array
 
+from omg.config.sections import PLANNERS
 from omg.controllers.base import Lineup, Player, PlayerView, Policy
 from omg.controllers.basic import BasicMAC, Carry, Columns, build_basic_mac
 from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
+from omg.controllers.hop import HOPMac, build_hop_mac
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.errors import unknown_name
 
@@ -29,6 +31,7 @@ __all__ = [
     "BasicMAC",
     "Carry",
     "Columns",
+    "HOPMac",
     "Lineup",
     "Player",
     "PlayerView",
@@ -41,14 +44,21 @@ __all__ = [
     "build_squad",
 ]
 
-CONTROLLERS: dict[str, Callable[[Config, EnvSpec, Array, int], BasicMAC]] = {
+
+def build_seated_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> Any:
+    """In a team the same players act, only in fewer seats: `TeamPolicy` seats them among the frozen ones."""
+    build: Any = build_hop_mac if config.learner in PLANNERS else build_basic_mac
+    return build(config, spec, key, partners)
+
+
+CONTROLLERS: dict[str, Callable[[Config, EnvSpec, Array, int], Any]] = {
     "basic_mac": build_basic_mac,
-    # In a team the same networks act, only in fewer seats: `TeamPolicy` seats them among the frozen players.
-    "multi_module_mac": build_basic_mac,
+    "multi_module_mac": build_seated_mac,
+    "hop_mac": build_hop_mac,
 }
 
 
-def build_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> BasicMAC:
+def build_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> Any:
     """Builds the networks of the controller that `config.mac` names, with newly drawn parameters.
 
     Args:

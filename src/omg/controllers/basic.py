@@ -327,6 +327,7 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         use_agent_id=config.obs_agent_id,
         second_dim=config.mlp_second_dim,
         one_hot=config.obs_one_hot,
+        map_shape=spec.map_shape,
     )
     return BasicMAC(
         AGENTS[config.agent](sizes, key=agent_key),

@@ -7,6 +7,7 @@ algorithm that learns comes to play from every seat.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -40,6 +41,8 @@ class TeamDraw(eqx.Module):
     """One of MANNERS."""
     rotate: bool = eqx.field(static=True, default=True)
     """Whether the first slot's seat is drawn; otherwise it is seat 0."""
+    turns: tuple[int, ...] = eqx.field(static=True, default=())
+    """The seats that are drawn for the first slot; empty for all."""
     fixed: Lineup | None = None
     """Lineups to use as they are instead of drawing, for evaluation; needs `most`."""
     most: tuple[int, ...] = eqx.field(static=True, default=())
@@ -80,12 +83,27 @@ class TeamDraw(eqx.Module):
         )
         turn = jnp.zeros(batch, jnp.int32)
         if self.rotate:
-            turn = _deal(jax.random.bits(keys[0], (batch + 1,)), self.seats)
+            turns = jnp.asarray(self.turns or range(self.seats), jnp.int32)
+            turn = turns[_deal(jax.random.bits(keys[0], (batch + 1,)), len(turns))]
         first_main = self.main_slots[0] if self.main_slots else 0
         source = (jnp.arange(self.seats) - turn[:, None]) % self.seats
         players = jnp.take_along_axis(slots, source, axis=1)
         seat = ((turn + first_main) % self.seats).astype(jnp.int32)
         return Lineup(seat, players.astype(jnp.int32)), self.main_seats(seat)
+
+    def seated(self, seats: tuple[int, ...] | None) -> TeamDraw:
+        """The same draw, but the algorithm that learns only gets some seats; None for all.
+
+        Raises:
+            ValueError: It has too many seats for that.
+        """
+        if seats is None or not self.rotate or not self.main_slots:
+            return self
+        taken = [{(turn + slot) % self.seats for slot in self.main_slots} for turn in range(self.seats)]
+        fitting = tuple(turn for turn, mine in enumerate(taken) if mine <= set(seats))
+        if not fitting:
+            raise ValueError(f"{len(self.main_slots)} seats do not fit into {len(seats)}")
+        return dataclasses.replace(self, turns=fitting)
 
     def places(self, batch: int, first: int, number: int) -> int:
         """The most seats that any of the players `first` to `first + number - 1` can get in `batch` games."""

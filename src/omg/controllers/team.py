@@ -138,6 +138,11 @@ class TeamPolicy(eqx.Module):
         """Whether the learning player must be told the true subgoals before every step."""
         return getattr(self.main, "foresight", None) is not None
 
+    @property
+    def acts_at_end(self) -> bool:
+        """Whether all players find it worth while to act where nothing follows."""
+        return all(getattr(player, "acts_at_end", True) for player in (self.main, *self.squad.kinds))
+
     def lineup(self, memory: TeamMemory) -> Lineup:
         """Who sits where."""
         return memory.lineup

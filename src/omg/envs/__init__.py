@@ -44,6 +44,8 @@ class EnvEntry:
     """Whether it stands for the games of another package, which is imported when one of them is built."""
     on_host: bool = False
     """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
+    searchable: bool = False
+    """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
 
     @property
     def args(self) -> type[BaseModel]:
@@ -65,10 +67,18 @@ ENVS: dict[str, EnvEntry] = {
         "predator_prey", "PredatorPreyArgs", "PredatorPrey", "Slow predators hunt fast prey: MPE's simple_tag"
     ),
     "stag_hunt": EnvEntry(
-        "stag_hunt", "StagHuntArgs", "StagHunt", "Hares for one, stags for two or more, on a board with obstacles"
+        "stag_hunt",
+        "StagHuntArgs",
+        "StagHunt",
+        "Hares for one, stags for two or more, on a board with obstacles",
+        searchable=True,
     ),
     "snowdrift": EnvEntry(
-        "snowdrift", "SnowdriftArgs", "Snowdrift", "Everybody gains from a removed drift, only those who shovel pay"
+        "snowdrift",
+        "SnowdriftArgs",
+        "Snowdrift",
+        "Everybody gains from a removed drift, only those who shovel pay",
+        searchable=True,
     ),
     "toy_grid": EnvEntry(
         "toy_grid", "ToyGridArgs", "ToyGrid", "Two players race for two cells that pay only the first to arrive"

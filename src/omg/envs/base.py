@@ -37,6 +37,10 @@ class EnvSpec:
     """Names in `Outcome.metrics`; the runner reports the value at the last step of each episode."""
     success_metric: str = "return"
     """The metric that tells good from bad play, used for `best` checkpoints (`battle_won` on sc2)."""
+    learner_seats: tuple[int, ...] | None = None
+    """Seats that the learning algorithm of a team takes in turn, in games with roles; None: all seats."""
+    map_shape: tuple[int, int, int] | None = None
+    """Pictures, height and width of the map that each observation and the state begin with; None: there is none."""
 
 
 class Observation(NamedTuple):

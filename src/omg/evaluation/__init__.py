@@ -2,6 +2,7 @@
 
 from omg.evaluation.comparison import compare, normalise, per_team, summarise
 from omg.evaluation.crossplay import cross_play
+from omg.evaluation.duels import Contender, versus, versus_rows
 from omg.evaluation.export import marl_eval_json
 from omg.evaluation.groups import Group, MemberName, group_names, make_groups
 from omg.evaluation.heldout import (
@@ -22,9 +23,10 @@ from omg.evaluation.measures import (
     subgoal_hit_ratio,
 )
 from omg.evaluation.selfplay import play_team
-from omg.evaluation.statistics import bootstrap_interval
+from omg.evaluation.statistics import bootstrap_interval, share_interval
 
 __all__ = [
+    "Contender",
     "Group",
     "Mates",
     "MemberName",
@@ -47,7 +49,10 @@ __all__ = [
     "probe_gain",
     "record_group",
     "score_rows",
+    "share_interval",
     "stack_agents",
     "subgoal_hit_ratio",
     "summarise",
+    "versus",
+    "versus_rows",
 ]

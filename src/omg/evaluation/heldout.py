@@ -59,16 +59,18 @@ def load_mates(pool: Pool, which: str | None, config: Config, env: Env) -> Mates
     return Mates(names, squad, tuple(position))
 
 
-def lineups(mates: np.ndarray, position: Sequence[int], episodes: int) -> Lineup:
+def lineups(mates: np.ndarray, position: Sequence[int], episodes: int, turns: tuple[int, ...] | None = None) -> Lineup:
     """Who sits where in N x E games, team by team: the agent moves one seat on from episode to episode.
 
     Args:
         mates: [N, A-1] members by number.
         position: Number in the squad of each member.
         episodes: E.
+        turns: Seats that the agent takes; None for all.
     """
     teams, seats = mates.shape[0], mates.shape[1] + 1
-    seat = np.tile(np.arange(episodes) % seats, teams)
+    taken = np.asarray(range(seats) if turns is None else turns)
+    seat = np.tile(taken[np.arange(episodes) % len(taken)], teams)
     players = np.full((teams * episodes, seats), LEARNER, np.int32)
     numbers = np.asarray(position, np.int32)[mates]
     rows = np.arange(teams * episodes)
@@ -120,7 +122,9 @@ def evaluate_groups(
             chunk = group.mates[first : first + at_once]
             # A last chunk that is too short is filled up with the first teams, so that one compilation serves all.
             filled = np.concatenate([chunk, group.mates[: at_once - len(chunk)]])
-            draw = _fixed_draw(lineups(filled, mates.position, episodes), mates.squad.size, places)
+            draw = _fixed_draw(
+                lineups(filled, mates.position, episodes, env.spec.learner_seats), mates.squad.size, places
+            )
             key = jax.random.fold_in(group_key, first)
             values = _play_all(env, agents, mates.squad, draw, key, at_once * episodes, epsilon)
             shape = (number, at_once, episodes)
@@ -214,7 +218,7 @@ def record_group(
     """
     games = len(group.teams) * episodes
     places = _places(group.mates, len(group.mates)) * episodes
-    draw = _fixed_draw(lineups(group.mates, mates.position, episodes), mates.squad.size, places)
+    draw = _fixed_draw(lineups(group.mates, mates.position, episodes, env.spec.learner_seats), mates.squad.size, places)
     rollout = _play(env, agents, mates.squad, draw, jax.random.PRNGKey(seed), games, 0.0, record=True)
     return jax.device_get(rollout), np.repeat(np.arange(len(group.teams)), episodes)
 

@@ -16,11 +16,12 @@ little of its own spread. Fewer than three of what is resampled give no interval
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 Resample = Literal["stratified", "seeds", "seeds_and_teams"]
 Statistic = Literal["mean", "iqm"]
@@ -67,6 +68,22 @@ def bootstrap_interval(
     )
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def share_interval(count: int, total: int, level: float = 0.95) -> Estimate:
+    """Share of successes and its Wilson score interval, which is right also for none and for all of a few trials.
+
+    Args:
+        count: successes.
+        total: independent trials, at least 1.
+        level: probability that the interval stands for.
+    """
+    share = count / total
+    z = float(special.ndtri((1 + level) / 2))
+    widened = 1 + z**2 / total
+    centre = (share + z**2 / (2 * total)) / widened
+    half = z * math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2)) / widened
+    return Estimate(share, max(0.0, centre - half), min(1.0, centre + half))
 
 
 def interquartile_mean(scores: np.ndarray) -> np.ndarray:
@@ -284,8 +301,8 @@ def _tail(level: float, size: int, freedom: int) -> float:
     expanded percentile interval (Hesterberg, 2015) takes Student's distribution and the right divisor, and otherwise
     keeps the shape of the resampled distribution.
     """
-    wide = stats.t.ppf((1 + level) / 2, freedom) * np.sqrt(size / (size - 1))
-    return float(stats.norm.sf(wide))
+    wide = special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(size / (size - 1))
+    return float(special.ndtr(-wide))
 
 
 def _pair_tail(level: float, sizes: tuple[int, ...]) -> float:

@@ -44,7 +44,7 @@ from omg.pools import PRIOR_FOLDER, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
-_NO_MATTER = ("use_cuda", "use_tensorboard")
+_NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "sacred_observers", "sacred_mongo_url", "sacred_mongo_db")
 """Settings that change nothing in a result."""
 
 

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 from omg.errors import unknown_name
 from omg.learners.base import Kept, Learner, LearnerState
 from omg.learners.coma import COMALearner, COMAState
+from omg.learners.hop import HOPLearner, HOPState
+from omg.learners.influence import InfluenceLearner
+from omg.learners.lola import LOLALearner
 from omg.learners.omg import OMGLearner
 from omg.learners.omg_ppo import OMGPPOLearner
 from omg.learners.ppo import PPOLearner, PPOState
+from omg.learners.pr2 import PR2Learner, PR2State
 from omg.learners.prior import PriorLearner, PriorState
 from omg.learners.q import QLearner, QState
 from omg.learners.qtran import QTranLearner
@@ -29,13 +33,19 @@ __all__ = [
     "LEARNERS",
     "COMALearner",
     "COMAState",
+    "HOPLearner",
+    "HOPState",
+    "InfluenceLearner",
     "Kept",
+    "LOLALearner",
     "Learner",
     "LearnerState",
     "OMGLearner",
     "OMGPPOLearner",
     "PPOLearner",
     "PPOState",
+    "PR2Learner",
+    "PR2State",
     "PriorLearner",
     "PriorState",
     "QLearner",
@@ -53,7 +63,11 @@ LEARNERS: dict[str, Callable[[Config, EnvSpec, TeamDraw | None, int], Learner]] 
     "ppo_learner": PPOLearner,
     "omg_learner": OMGLearner,
     "omg_ppo_learner": OMGPPOLearner,
+    "influence_learner": InfluenceLearner,
+    "lola_learner": LOLALearner,
+    "pr2_learner": PR2Learner,
     "am_learner": PriorLearner,
+    "hop_learner": HOPLearner,
 }
 
 

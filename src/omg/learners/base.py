@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from jax import Array
@@ -19,6 +20,12 @@ class Kept(NamedTuple):
     """Number of seats whose observations are kept, namely its own; None: those of all seats."""
     state: bool = True
     """Whether the global state is kept."""
+    records: Mapping[str, tuple[int, ...]] | None = None
+    """What of the player's notes is kept: name -> shape of one time slot; None for none."""
+    cut: bool = True
+    """Whether batches are cut to their longest episode; every length is another compilation of the update."""
+    parts: bool = False
+    """Whether an update takes its episodes in parts of different lengths, too; see `omg.learners.parts`."""
 
 
 class Learner(Protocol):
@@ -39,13 +46,13 @@ class Learner(Protocol):
         ...
 
     def update(
-        self, state: LearnerState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+        self, state: LearnerState, batch: Any, episode: Array | int, t_env: Array | int, key: Array
     ) -> tuple[LearnerState, dict[str, Array]]:
         """One gradient update.
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes, of what `keep` left.
+            batch: Sampled episodes, of what `keep` left; with `kept.parts` perhaps several batches.
             episode: Scalar integer, episodes collected so far in the whole run.
             t_env: Scalar integer, environment steps so far.
             key: Consumed.

@@ -31,4 +31,4 @@ class OMGPPOLearner(SubgoalLearner, PPOLearner):
         others = inputs[:, :steps, None, :, : inputs.shape[-1] - inferred.shape[-1]]
         shape = (*candidates.shape[:-1], others.shape[-1])
         tried = jnp.concatenate([jnp.broadcast_to(others, shape), candidates], axis=-1)
-        return state.scale.stretch(state.critic.try_features(parts, tried))
+        return state.scale.stretch(state.critic.try_features(parts, tried, columns.timed_seats))

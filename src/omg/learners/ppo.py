@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
 
-_WITH_MEMORY = ("rnn", "idv_rnn")
+_CRITIC_FOR = {"rnn": "rnn", "idv_rnn": "rnn", "conv": "conv", "idv_conv": "idv_conv"}
+"""Agent -> the critic that goes with it unless one is named; `mlp` with all others."""
+_EXTRA_STREAM = 0xE87A
 
 
 class PPOState(NamedTuple):
@@ -59,6 +61,8 @@ class PPOState(NamedTuple):
     """Of the critic's outputs; without `normalise_value` it stays empty."""
     updates: Array
     """int32 scalar, updates so far, each of all its passes."""
+    extra: Any = None
+    """What a kind of PPO learns besides (social influence: a model of the others); None for plain PPO."""
 
 
 class Round(NamedTuple):
@@ -141,9 +145,11 @@ class PPOLearner(SeatLearner):
         config = self.config
         model_key, order_key = jax.random.split(key)
         columns = state.mac.columns(batch, self.main_seats(batch))
-        changed = self._learn_model(state, batch, columns, t_env, model_key)
+        changed = self._learn_model(state, [batch], [columns], t_env, model_key)
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
-        critic, scale, round_, estimates = self._estimate(state, batch, columns, changed.features, epsilon)
+        critic, scale, round_, extra, estimates = self._estimate(
+            state, batch, columns, changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
+        )
 
         def step(carry: tuple[Any, ...], chosen: Array) -> tuple[tuple[Any, ...], dict[str, Array]]:
             agent, critic, opt_state, critic_opt_state = carry
@@ -172,6 +178,7 @@ class PPOLearner(SeatLearner):
             model_opt_state=changed.opt_state,
             scale=scale,
             updates=state.updates + 1,
+            extra=extra,
         )
         means = {name: values.mean() for name, values in metrics.items()}
         return new_state, means | estimates | changed.metrics
@@ -207,8 +214,16 @@ class PPOLearner(SeatLearner):
             widths += [spec.n_agents] if config.obs_agent_id else []
         features = mac.agent.sizes.feature_dim
         widths += [features] if features else []
-        name = config.critic or ("rnn" if config.agent in _WITH_MEMORY else "mlp")
-        return CRITICS[name](CriticSizes(tuple(widths), config.critic_hidden_dim, config.mlp_second_dim), key=key)
+        name = config.critic or _CRITIC_FOR.get(config.agent, "mlp")
+        sizes = CriticSizes(
+            tuple(widths),
+            config.critic_hidden_dim,
+            config.mlp_second_dim,
+            n_agents=spec.n_agents,
+            # One-hot numbers are no map any more.
+            map_shape=None if config.obs_one_hot and config.critic_input == "obs" else spec.map_shape,
+        )
+        return CRITICS[name](sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
         """The episodes of each gradient step, [epochs * parts, episodes of a part]."""
@@ -220,20 +235,27 @@ class PPOLearner(SeatLearner):
         return order.reshape(config.ppo_epochs * config.ppo_minibatches, -1)
 
     def _estimate(
-        self, state: PPOState, batch: EpisodeBatch, columns: Columns, features: Array | None, epsilon: Array
-    ) -> tuple[Critic, ValueScale, Round, dict[str, Array]]:
-        """What the passes learn from; the critic and its scale fitted to each other; metrics."""
+        self,
+        state: PPOState,
+        batch: EpisodeBatch,
+        columns: Columns,
+        features: Array | None,
+        epsilon: Array,
+        key: Array,
+    ) -> tuple[Critic, ValueScale, Round, Any, dict[str, Array]]:
+        """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
         config, seats, mask = self.config, columns.seats, loss_mask(batch)
         inputs = state.mac.extend(columns, features)
         parts = self.critic_parts(batch, columns, inputs)
         avail = self._columns_of(batch.avail, seats)[:, :-1]
         actions = self._columns_of(batch.actions, seats)[:, :-1]
-        log_old = _at(self._log_probabilities(state.mac, columns, inputs, avail, epsilon), actions)
+        log_pi = self._log_probabilities(state.mac, columns, inputs, avail, epsilon)
         shape = columns.own_last.shape
-        outputs = jnp.broadcast_to(state.critic(parts), shape)
+        outputs = jnp.broadcast_to(state.critic(parts, columns.timed_seats), shape)
         values = state.scale.stretch(outputs)
+        reward, extra, added = self._paid(state, batch, columns, log_pi, key)
         advantages = generalised_advantages(
-            self._seat_reward(batch, seats), values, batch.terminated[:, :-1], mask, config.gamma, config.gae_lambda
+            reward, values, batch.terminated[:, :-1], mask, config.gamma, config.gae_lambda
         )
         values = values[:, :-1]
         targets = advantages + values
@@ -255,12 +277,31 @@ class PPOLearner(SeatLearner):
             avail=avail,
             actions=actions,
             mask=mask,
-            log_old=log_old,
+            log_old=_at(log_pi, actions),
             advantages=standardised(advantages, mask) if config.normalise_advantage else advantages,
             targets=scale.shrink(targets),
             values_old=outputs[:, :-1],
         )
-        return critic, scale, lax.stop_gradient(round_), metrics
+        round_, foreseen = self._foresee(state.mac, lax.stop_gradient(round_), epsilon)
+        return critic, scale, round_, extra, metrics | added | foreseen
+
+    def _paid(
+        self, state: PPOState, batch: EpisodeBatch, columns: Columns, log_pi: Array, key: Array
+    ) -> tuple[Array, Any, dict[str, Array]]:
+        """What each step is taken to have paid the seats that learn, [B, T, m or 1]; the new `extra`; metrics.
+
+        Args:
+            state: Before the update.
+            batch: The episodes just played.
+            columns: The same, as the seats that learn saw them.
+            log_pi: [B, T, m, U], logarithms of the probabilities that actions were drawn with.
+            key: Consumed.
+        """
+        return self._seat_reward(batch, columns.seats), state.extra, {}
+
+    def _foresee(self, mac: BasicMAC, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
+        """The round with advantages that also reckon with what it will do to the others; here as it is. Metrics."""
+        return round_, {}
 
     def _log_probabilities(
         self, mac: BasicMAC, columns: Columns, inputs: Array | None, avail: Array, epsilon: Array
@@ -290,7 +331,8 @@ class PPOLearner(SeatLearner):
         return loss, metrics
 
     def _critic_loss(self, critic: Critic, part: Round) -> Array:
-        values = jnp.broadcast_to(critic(part.parts), part.columns.own_last.shape)[:, :-1]
+        said = critic(part.parts, part.columns.timed_seats)
+        values = jnp.broadcast_to(said, part.columns.own_last.shape)[:, :-1]
         return masked_mean(value_error(values, part.values_old, part.targets, self.config.ppo_value_clip), part.mask)
 
 

@@ -29,6 +29,7 @@ from omg.components import EpisodeBatch, loss_mask, masked_mean
 from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
 from omg.errors import unknown_name
 from omg.learners.optimisers import build_optimiser, clip_by_norm
+from omg.learners.parts import Batches, as_parts, step_shares, weigh
 from omg.learners.seats import ModelUpdate, SeatLearner
 from omg.modules.agents import Agent
 from omg.modules.mixers import MIXERS, Mixer, MixerSizes
@@ -64,6 +65,7 @@ class QLearner(SeatLearner):
         if config.mixer is not None and config.mixer not in MIXERS:
             raise unknown_name("mixer", config.mixer, (*MIXERS, "None"))
         super().__init__(config, spec, team, partners)
+        self.kept = self.kept._replace(parts=True)
         self.optimiser = build_optimiser(config)
 
     def needs_state(self) -> bool:
@@ -89,7 +91,7 @@ class QLearner(SeatLearner):
     def update(
         self,
         state: QState,
-        batch: EpisodeBatch,
+        batch: Batches,
         episode: Array | int,
         t_env: Array | int = 0,
         key: Array | None = None,
@@ -98,7 +100,7 @@ class QLearner(SeatLearner):
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes.
+            batch: Sampled episodes, in one or in parts.
             episode: Scalar integer, episodes collected so far. The target is copied by the first update at which this
                 number has reached another multiple of `target_update_interval`.
             t_env: Scalar integer, environment steps so far.
@@ -117,13 +119,20 @@ class QLearner(SeatLearner):
             and those of the opponent model. Any of them that is not finite says that learning has broken down; nothing
             is replaced.
         """
-        columns = state.mac.columns(batch, self.main_seats(batch))
-        changed: ModelUpdate = self._learn_model(state, batch, columns, t_env, key)
+        parts = as_parts(batch)
+        columns, shares = self._columns(state, parts), step_shares(parts)
+        changed: ModelUpdate = self._learn_model(state, parts, columns, t_env, key)
         learned = (state.mac.agent, state.mixer)
         frozen = (state.target_mac.agent, state.target_mixer)
-        (_, metrics), gradients = jax.value_and_grad(self._loss, has_aux=True)(
-            learned, frozen, state.mac, batch, columns, changed.features
-        )
+
+        def whole_loss(learned: tuple[Agent, Mixer | None]) -> tuple[Array, dict[str, Array]]:
+            given = zip(parts, columns, changed.features, strict=True)
+            means: tuple[Array, dict[str, Array]] = weigh(
+                [self._loss(learned, frozen, state.mac, *part) for part in given], shares
+            )
+            return means
+
+        (_, metrics), gradients = jax.value_and_grad(whole_loss, has_aux=True)(learned)
         gradients, grad_norm = clip_by_norm(gradients, self.config.grad_norm_clip)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
         learned = optax.apply_updates(learned, steps)

@@ -5,6 +5,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from jax import Array
 from omg.components import EpisodeBatch, keep_seats, loss_mask, take_seats
 from omg.controllers import BasicMAC, Columns, TeamDraw
 from omg.learners.base import Kept
+from omg.learners.parts import step_shares, weigh
 from omg.modules.opponent_models import NO_MODEL, ModelTargets, OpponentModel, SupervisedModel
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ class ModelUpdate(NamedTuple):
 
     model: OpponentModel | None
     opt_state: optax.OptState
-    features: Array | None
-    """[B, T+1, m, F] for the agent, detached; None without a model."""
+    features: tuple[Array | None, ...]
+    """Of each part of the batch: [B, T+1, m, F] for the agent, detached; None without a model."""
     metrics: dict[str, Array]
 
 
@@ -114,23 +116,40 @@ class SeatLearner:
             reward = (1.0 - share) * reward + share * reward.mean(axis=-1, keepdims=True)
         return reward if seats is None else take_seats(reward, seats)
 
+    def _columns(self, state: Any, parts: Sequence[EpisodeBatch]) -> list[Columns]:
+        """What the seats that learn saw in each part of a batch."""
+        return [state.mac.columns(part, self.main_seats(part)) for part in parts]
+
     def _learn_model(
-        self, state: Any, batch: EpisodeBatch, columns: Columns, t_env: Array | int, key: Array | None
+        self,
+        state: Any,
+        parts: Sequence[EpisodeBatch],
+        columns: Sequence[Columns],
+        t_env: Array | int,
+        key: Array | None,
     ) -> ModelUpdate:
-        """One update of the opponent model, and the features it had before."""
+        """One update of the opponent model from all parts of a batch, and the features it had before."""
         model = state.mac.opponent_model
         if model is None:
-            return ModelUpdate(None, state.model_opt_state, None, {})
-        inputs, mask = columns.model_inputs(), loss_mask(batch)
-        seats = jnp.broadcast_to(inputs.seats[:, 0], (batch.actions.shape[0], self.seats))
-        targets = ModelTargets(batch.obs[:, :-1], batch.actions[:, :-1], seats)
+            return ModelUpdate(None, state.model_opt_state, (None,) * len(parts), {})
+        shares = step_shares(parts)
 
-        def loss(model: SupervisedModel) -> tuple[Array, tuple[Array, dict[str, Array]]]:
+        def of_part(
+            model: SupervisedModel, batch: EpisodeBatch, seen: Columns
+        ) -> tuple[tuple[Array, dict[str, Array]], Array]:
+            inputs = seen.model_inputs()
+            seats = jnp.broadcast_to(inputs.seats[:, 0], (batch.actions.shape[0], self.seats))
+            targets = ModelTargets(batch.obs[:, :-1], batch.actions[:, :-1], seats)
             inference = model.unroll(inputs)
             played = jax.tree.map(lambda values: values[:, :-1], inference)
-            value, metrics = model.loss(played, targets, mask)
-            return value, (model.features(inference, key), metrics)
+            return model.loss(played, targets, loss_mask(batch)), model.features(inference, key)
+
+        def loss(model: SupervisedModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
+            means, features = zip(*(of_part(model, *part) for part in zip(parts, columns, strict=True)), strict=True)
+            value, metrics = weigh(means, shares)
+            return value, (features, metrics)
 
         (_, (features, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(model)
         steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
-        return ModelUpdate(optax.apply_updates(model, steps), opt_state, state.mac.control(features), metrics)
+        given = tuple(state.mac.control(each) for each in features)
+        return ModelUpdate(optax.apply_updates(model, steps), opt_state, given, metrics)

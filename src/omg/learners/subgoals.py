@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ from omg.components import EpisodeBatch, lengths, loss_mask, view_mask
 from omg.components.schedules import linear
 from omg.controllers import Columns, TeamDraw
 from omg.errors import UserError
+from omg.learners.parts import part_keys, step_shares, weigh
 from omg.learners.prior import prior_loss, read_statistics
 from omg.learners.seats import ModelUpdate, SeatLearner
 from omg.learners.subgoal_measures import examine_subgoals
@@ -89,43 +91,68 @@ class SubgoalLearner(SeatLearner):
         return examine_subgoals(model, batch, columns, self.config.omg_horizon, self.partners)
 
     def _learn_model(
-        self, state: Any, batch: EpisodeBatch, columns: Columns, t_env: Array | int, key: Array | None
+        self,
+        state: Any,
+        parts: Sequence[EpisodeBatch],
+        columns: Sequence[Columns],
+        t_env: Array | int,
+        key: Array | None,
     ) -> ModelUpdate:
-        config = self.config
         model = state.mac.opponent_model
         assert isinstance(model, SubgoalModel)
         assert key is not None
-        infer_key, select_key, mix_key, loss_key, prior_key = jax.random.split(key, 5)
-        inputs, mask = columns.model_inputs(), loss_mask(batch)
+        keys, shares = part_keys(key, len(parts)), step_shares(parts)
         if self.learns_prior:
-            model = model.with_prior(read_statistics(model.prior, inputs.seen, batch))
+            for batch, each in zip(parts, columns, strict=True):
+                model = model.with_prior(read_statistics(model.prior, each.model_inputs().seen, batch))
 
-        def loss(trained: SubgoalModel) -> tuple[Array, tuple[Array, Selection, dict[str, Array]]]:
+        def loss(trained: SubgoalModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
             whole = trained if self.learns_prior else trained.with_prior(model.prior)
-            posterior = whole.unroll(inputs)
-            # What Q learns with, and what the selector carries its memory along, come from the same pass.
-            inferred = lax.stop_gradient(whole.features(posterior, infer_key if config.omg_sample else None))
             player = lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=whole))
-            selection = self.select(state._replace(mac=player), batch, columns, inferred, select_key)
-            played = jax.tree.map(lambda values: values[:, :-1], posterior)
-            value, metrics = whole.subgoal_loss(
-                played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
-            )
-            if self.learns_prior:
-                prior_value, prior_metrics = prior_loss(
-                    whole.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
-                )
-                value, metrics = value + prior_value, metrics | prior_metrics
-            return value, (inferred, selection, metrics)
+            given = zip(parts, columns, keys, strict=True)
+            learned = [self._part_loss(whole, state._replace(mac=player), *part, t_env) for part in given]
+            value, metrics = weigh([means for means, _ in learned], shares)
+            return value, (tuple(features for _, features in learned), metrics)
 
         trained = self.trained(model)
-        (_, (inferred, selection, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+        (_, (features, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
         steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
         trained = optax.apply_updates(trained, steps)
         changed = trained if self.learns_prior else trained.with_prior(model.prior)
+        return ModelUpdate(changed, opt_state, tuple(state.mac.control(each) for each in features), metrics)
+
+    def _part_loss(
+        self, model: SubgoalModel, state: Any, batch: EpisodeBatch, columns: Columns, key: Array, t_env: Array | int
+    ) -> tuple[tuple[Array, dict[str, Array]], Array]:
+        """Of one part of a batch: the model's loss with the metrics, and the subgoals that Q learns with.
+
+        Args:
+            model: What is trained.
+            state: The learner's before the update, with the same model, detached.
+            batch: Played episodes.
+            columns: The same, as the seats that learn saw them.
+            key: Consumed.
+            t_env: Environment steps so far.
+        """
+        config = self.config
+        infer_key, select_key, mix_key, loss_key, prior_key = jax.random.split(key, 5)
+        inputs, mask = columns.model_inputs(), loss_mask(batch)
+        posterior = model.unroll(inputs)
+        # What Q learns with, and what the selector carries its memory along, come from the same pass.
+        inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
+        selection = self.select(state, batch, columns, inferred, select_key)
+        played = jax.tree.map(lambda values: values[:, :-1], posterior)
+        value, metrics = model.subgoal_loss(
+            played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
+        )
+        if self.learns_prior:
+            prior_value, prior_metrics = prior_loss(
+                model.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
+            )
+            value, metrics = value + prior_value, metrics | prior_metrics
         features, share = self._mix(inferred, selection, mask, t_env, mix_key)
         metrics |= {"omg_selected_share": share, **_selection_metrics(selection, mask, config.omg_horizon)}
-        return ModelUpdate(changed, opt_state, state.mac.control(features), metrics)
+        return (value, metrics), features
 
     def select(self, state: Any, batch: EpisodeBatch, columns: Columns, inferred: Array, key: Array) -> Selection:
         """Picks for every step which of the coming states its subgoal is.

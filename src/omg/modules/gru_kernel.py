@@ -1,24 +1,40 @@
 """The recurrent loops as single GPU kernels.
 
 A scan launches a handful of small kernels per time step and the GPU waits for each launch. Here one kernel keeps a
-block of rows in registers and walks through all time steps by itself; the recurrent weight stays on the chip. Written
-with Pallas for its Triton backend; where that is missing, `omg.modules.recurrent` uses its scans.
+block of rows in registers and walks through all time steps by itself; the recurrent weight stays on the chip. What is
+read and written once per step is all the memory traffic there is: gates come in side by side, and the backward pass
+works out its factors as it goes. Written with Pallas for its Triton backend; where that is missing,
+`omg.modules.recurrent` uses its scans.
 
-Letters in shapes as there: T steps, N rows, H hidden features.
+Triton computes on blocks whose sides are powers of two. A hidden width of 96 is therefore cut into 64 and 32 columns:
+padded to 128 its weight would be nearly twice as large and no longer fit into registers.
+
+Letters in shapes as there: B episodes, T steps, m rows of each, H hidden features.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 
-_ROWS = 16
-"""Rows per program: the smallest block a tensor core takes, for the most programs in flight."""
+_SMALLEST = 16
+"""The least rows and columns of a block that a tensor core takes; with the fewest rows most programs are in flight."""
 _WIDEST = 128
+
+
+class Columns(NamedTuple):
+    """A block of hidden features."""
+
+    start: int
+    width: int
+
+    def of(self, gate: int, hidden: int) -> Any:
+        """Where a gate has them in an array with several gates side by side."""
+        return pl.ds(gate * hidden + self.start, self.width)
 
 
 def usable(hidden: int) -> bool:
@@ -26,20 +42,245 @@ def usable(hidden: int) -> bool:
     return _triton() is not None and hidden <= _WIDEST
 
 
-def _width(hidden: int) -> int:
-    """The power of two that a hidden width is padded to.
+def column_blocks(hidden: int) -> tuple[Columns, ...]:
+    """A multiple of 16 as blocks of falling powers of two: 96 -> 64 and 32."""
+    blocks, start = [], 0
+    while start < hidden:
+        width = 1 << ((hidden - start).bit_length() - 1)
+        blocks.append(Columns(start, width))
+        start += width
+    return tuple(blocks)
 
-    Padding changes nothing: a feature whose inputs, weights and start are zero stays zero.
+
+def forward_loop(
+    gates_in: Array, h0: Array, weight: Array, bias: Array, keep: bool = True, interpret: bool = False
+) -> tuple[Array, ...]:
+    """All steps of the unit.
+
+    Args:
+        gates_in: [B, T, m, 3H] input projections (reset, update, new).
+        h0: [B, m, H].
+        weight: [H, 3H].
+        bias: [3H].
+        keep: Whether a backward pass follows.
+        interpret: Run as ordinary JAX code, for tests without a GPU.
+
+    Returns:
+        The states, and with `keep` also reset, update, new and the hidden part of new; [B, T, m, H] each.
     """
-    return max(16, 1 << (hidden - 1).bit_length())
+    sizes = _sizes(gates_in.shape[:3], h0.shape[-1])
+    outputs = pl.pallas_call(
+        _forward_kernel,
+        out_shape=[sizes.sequences(1)] * (5 if keep else 1),
+        grid=sizes.grid,
+        in_specs=[sizes.sequence(3), sizes.block(), sizes.whole(sizes.wide), sizes.whole(1)],
+        out_specs=[sizes.sequence(1)] * (5 if keep else 1),
+        interpret=interpret,
+        compiler_params=_compiler_params(interpret),
+    )(sizes.pad(gates_in, 3), sizes.pad_start(h0), sizes.pad_weight(weight), sizes.pad_columns(bias[None], 3))
+    return tuple(sizes.cut(output, 1) for output in outputs)
 
 
-def _padded_weights(weight: Array) -> list[Array]:
-    """The three gates' parts of a weight [H, 3H], each padded to [W, W]."""
-    hidden = weight.shape[0]
-    missing = _width(hidden) - hidden
-    parts = (weight[:, k * hidden : (k + 1) * hidden] for k in range(3))
-    return [jnp.pad(part, ((0, missing), (0, missing))) for part in parts]
+def _forward_kernel(gates_in, h0, weight, bias, states, *kept) -> None:  # type: ignore[no-untyped-def]
+    hidden = h0.shape[-1]
+    blocks = column_blocks(hidden)
+    weights = [[[weight[_of(row), col.of(gate, hidden)] for row in blocks] for col in blocks] for gate in range(3)]
+    biases = [[bias[:, col.of(gate, hidden)] for col in blocks] for gate in range(3)]
+    last = gates_in.shape[1] - 1
+
+    def read(t: Array) -> list[list[Array]]:
+        return [[gates_in[:, t, col.of(gate, hidden)] for col in blocks] for gate in range(3)]
+
+    def step(t: Array, carry: tuple[list[Array], list[list[Array]]]) -> tuple[list[Array], list[list[Array]]]:
+        h, now = carry
+        # The next inputs are on their way while this step computes.
+        following = read(jnp.minimum(t + 1, last))
+        after = []
+        for index, col in enumerate(blocks):
+            sums = [_product(h, weights[gate][index]) + biases[gate][index] for gate in range(3)]
+            r = jax.nn.sigmoid(now[0][index] + sums[0])
+            z = jax.nn.sigmoid(now[1][index] + sums[1])
+            # tanh through the sigmoid: the backend has no fast tanh of its own.
+            n = 2.0 * jax.nn.sigmoid(2.0 * (now[2][index] + r * sums[2])) - 1.0
+            after.append(n + z * (h[index] - n))
+            for output, value in zip((states, *kept), (after[-1], r, z, n, sums[2]), strict=False):
+                output[:, t, _of(col)] = value
+        return after, following
+
+    jax.lax.fori_loop(0, last + 1, step, ([h0[:, _of(col)] for col in blocks], read(jnp.int32(0))))
+
+
+def backward_loop(
+    states: Array,
+    h0: Array,
+    gates: tuple[Array, Array, Array, Array],
+    grad_states: Array,
+    weight: Array,
+    interpret: bool = False,
+) -> tuple[Array, Array, Array]:
+    """The reverse pass.
+
+    Args:
+        states: [B, T, m, H], of the forward pass.
+        h0: [B, m, H].
+        gates: Reset, update, new and the hidden part of new, [B, T, m, H] each.
+        grad_states: [B, T, m, H] gradient that enters at each step from outside.
+        weight: [H, 3H].
+        interpret: Run as ordinary JAX code, for tests without a GPU.
+
+    Returns:
+        Gradients by `gates_in` [B, T, m, 3H], by the hidden part of new [B, T, m, H], and by `h0` [B, m, H].
+    """
+    sizes = _sizes(states.shape[:3], h0.shape[-1])
+    # Transposed gate by gate: rows are the gate's columns, as the reverse product reads them.
+    turned = sizes.pad_weight(weight).reshape(sizes.wide, 3, sizes.wide).transpose(2, 1, 0)
+    grad_in, grad_hidden_new, grad_h0 = pl.pallas_call(
+        _backward_kernel,
+        out_shape=[sizes.sequences(3), sizes.sequences(1), sizes.starts()],
+        grid=sizes.grid,
+        in_specs=[sizes.block(), *[sizes.sequence(1)] * 6, sizes.whole(sizes.wide)],
+        out_specs=[sizes.sequence(3), sizes.sequence(1), sizes.block()],
+        interpret=interpret,
+        compiler_params=_compiler_params(interpret),
+    )(
+        sizes.pad_start(h0),
+        *(sizes.pad(values, 1) for values in (states, *gates, grad_states)),
+        turned.reshape(sizes.wide, 3 * sizes.wide),
+    )
+    return sizes.cut(grad_in, 3), sizes.cut(grad_hidden_new, 1), sizes.cut_start(grad_h0)
+
+
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    h0, states, reset, update, new, hidden_new, entering, turned, grad_in, grad_hidden_new, grad_h0
+) -> None:
+    hidden = h0.shape[-1]
+    blocks = column_blocks(hidden)
+    weights = [[[turned[_of(row), col.of(gate, hidden)] for row in blocks] for col in blocks] for gate in range(3)]
+    starts = [h0[:, _of(col)] for col in blocks]
+    last = states.shape[1] - 1
+
+    def read(t: Array) -> list[list[Array]]:
+        """Of every block: r, z, n, h_n, the entering gradient, and the state before."""
+        before = jnp.maximum(t - 1, 0)
+        return [
+            [
+                *(ref[:, t, _of(col)] for ref in (reset, update, new, hidden_new, entering)),
+                jnp.where(t > 0, states[:, before, _of(col)], start),
+            ]
+            for col, start in zip(blocks, starts, strict=True)
+        ]
+
+    def step(index: Array, carry: tuple[list[Array], list[list[Array]]]) -> tuple[list[Array], list[list[Array]]]:
+        grads, now = carry
+        t = last - index
+        following = read(jnp.maximum(t - 1, 0))
+        through: list[list[Array]] = [[], [], []]
+        direct = []
+        for col, grad, (r, z, n, h_n, enters, before) in zip(blocks, grads, now, strict=True):
+            total = grad + enters
+            by_new = total * (1.0 - z) * (1.0 - n * n)
+            by_update = total * (before - n) * z * (1.0 - z)
+            by_reset = by_new * h_n * r * (1.0 - r)
+            for gate, value in enumerate((by_reset, by_update, by_new)):
+                grad_in[:, t, col.of(gate, hidden)] = value
+            grad_hidden_new[:, t, _of(col)] = by_new * r
+            for gate, value in enumerate((by_reset, by_update, by_new * r)):
+                through[gate].append(value)
+            direct.append(total * z)
+        after = [
+            kept + sum(_product(through[gate], weights[gate][position]) for gate in range(3))
+            for position, kept in enumerate(direct)
+        ]
+        return after, following
+
+    nothing = [jnp.zeros((h0.shape[0], col.width), jnp.float32) for col in blocks]
+    grads, _ = jax.lax.fori_loop(0, last + 1, step, (nothing, read(jnp.int32(last))))
+    for col, grad in zip(blocks, grads, strict=True):
+        grad_h0[:, _of(col)] = grad
+
+
+def _of(columns: Columns) -> Any:
+    return pl.ds(columns.start, columns.width)
+
+
+def _product(rows: list[Array], weights: list[Array]) -> Array:
+    """`rows @ weights` with both cut into blocks along what is summed over."""
+    total = jnp.dot(rows[0], weights[0])
+    for row, weight in zip(rows[1:], weights[1:], strict=True):
+        total += jnp.dot(row, weight)
+    return total
+
+
+class _Sizes(NamedTuple):
+    """Shapes of the kernels' arrays: episodes and columns are filled up to whole blocks.
+
+    The m rows of an episode stand beside each other in the last axis, where a program finds its own without anything
+    being transposed. Zeros among inputs, weights and start stay zero, so that what is filled up changes nothing.
+    """
+
+    episodes: int
+    steps: int
+    rows: int
+    hidden: int
+    wide: int
+    """H filled up."""
+    padded: int
+    """B filled up."""
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.padded // _SMALLEST, self.rows
+
+    def sequence(self, gates: int) -> pl.BlockSpec:
+        return pl.BlockSpec((_SMALLEST, self.steps, gates * self.wide), lambda i, j: (i, 0, j))
+
+    def block(self) -> pl.BlockSpec:
+        return pl.BlockSpec((_SMALLEST, self.wide), lambda i, j: (i, j))
+
+    def whole(self, height: int) -> pl.BlockSpec:
+        return pl.BlockSpec((height, 3 * self.wide), lambda i, j: (0, 0))
+
+    def sequences(self, gates: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((self.padded, self.steps, self.rows * gates * self.wide), jnp.float32)
+
+    def starts(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((self.padded, self.rows * self.wide), jnp.float32)
+
+    def pad_columns(self, values: Array, gates: int) -> Array:
+        """[..., gates * H] -> [..., gates * wide]."""
+        if self.hidden == self.wide:
+            return values
+        apart = values.reshape(*values.shape[:-1], gates, self.hidden)
+        filled = jnp.pad(apart, [(0, 0)] * (apart.ndim - 1) + [(0, self.wide - self.hidden)])
+        return filled.reshape(*values.shape[:-1], gates * self.wide)
+
+    def pad(self, values: Array, gates: int) -> Array:
+        """[B, T, m, gates * H] as the kernels read it."""
+        flat = self.pad_columns(values, gates).reshape(self.episodes, self.steps, -1)
+        return jnp.pad(flat, ((0, self.padded - self.episodes), (0, 0), (0, 0)))
+
+    def pad_start(self, values: Array) -> Array:
+        """[B, m, H] as the kernels read it."""
+        flat = self.pad_columns(values, 1).reshape(self.episodes, -1)
+        return jnp.pad(flat, ((0, self.padded - self.episodes), (0, 0)))
+
+    def pad_weight(self, weight: Array) -> Array:
+        """[H, 3H] -> [wide, 3 wide]."""
+        return jnp.pad(self.pad_columns(weight, 3), ((0, self.wide - self.hidden), (0, 0)))
+
+    def cut(self, values: Array, gates: int) -> Array:
+        """What the kernels wrote as [B, T, m, gates * H]."""
+        apart = values[: self.episodes].reshape(self.episodes, self.steps, self.rows, gates, self.wide)
+        return apart[..., : self.hidden].reshape(self.episodes, self.steps, self.rows, gates * self.hidden)
+
+    def cut_start(self, values: Array) -> Array:
+        """The same for [B, m, H]."""
+        return values[: self.episodes].reshape(self.episodes, self.rows, self.wide)[..., : self.hidden]
+
+
+def _sizes(lead: tuple[int, ...], hidden: int) -> _Sizes:
+    episodes, steps, rows = lead
+    return _Sizes(episodes, steps, rows, hidden, hidden + -hidden % _SMALLEST, episodes + -episodes % _SMALLEST)
 
 
 def _triton() -> Any:
@@ -50,116 +291,6 @@ def _triton() -> Any:
     return triton
 
 
-def forward_loop(
-    gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array, interpret: bool = False
-) -> tuple[Array, Array, Array, Array, Array]:
-    """All steps of the unit.
-
-    Args:
-        gates_in: three [T, N, H] input projections (reset, update, new).
-        h0: [N, H].
-        weight: [H, 3H].
-        bias: [3H].
-        interpret: run as ordinary JAX code, for tests without a GPU.
-
-    Returns:
-        states, reset, update, new and the hidden part of new, each [T, N, H].
-    """
-    steps, rows, hidden = gates_in[0].shape
-    width = _width(hidden)
-    padded, missing = -rows % _ROWS, width - hidden
-    inputs = [jnp.pad(gate, ((0, 0), (0, padded), (0, missing))) for gate in gates_in]
-    start = jnp.pad(h0, ((0, padded), (0, missing)))
-    weights = _padded_weights(weight)
-    biases = [jnp.pad(bias[None, k * hidden : (k + 1) * hidden], ((0, 0), (0, missing))) for k in range(3)]
-    sequence = pl.BlockSpec((steps, _ROWS, width), lambda i: (0, i, 0))
-    square = pl.BlockSpec((width, width), lambda i: (0, 0))
-    line = pl.BlockSpec((1, width), lambda i: (0, 0))
-    outputs = pl.pallas_call(
-        _forward_kernel,
-        out_shape=[jax.ShapeDtypeStruct(inputs[0].shape, jnp.float32)] * 5,
-        grid=((rows + padded) // _ROWS,),
-        in_specs=[sequence] * 3 + [pl.BlockSpec((_ROWS, width), lambda i: (i, 0))] + [square] * 3 + [line] * 3,
-        out_specs=[sequence] * 5,
-        interpret=interpret,
-        compiler_params=_compiler_params(width, interpret),
-    )(*inputs, start, *weights, *biases)
-    states, r, z, n, hidden_new = (output[:, :rows, :hidden] for output in outputs)
-    return states, r, z, n, hidden_new
-
-
-def _forward_kernel(in_r, in_z, in_n, h0, w_r, w_z, w_n, b_r, b_z, b_n, states, out_r, out_z, out_n, out_hn) -> None:  # type: ignore[no-untyped-def]
-    weights = w_r[...], w_z[...], w_n[...]
-    biases = b_r[...], b_z[...], b_n[...]
-
-    last = in_r.shape[0] - 1
-
-    def step(t: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        h, now_r, now_z, now_n = carry
-        # The next inputs are on their way while this step computes.
-        t_next = jnp.minimum(t + 1, last)
-        following = in_r[t_next], in_z[t_next], in_n[t_next]
-        hidden = [jnp.dot(h, w) + b for w, b in zip(weights, biases, strict=True)]
-        r = jax.nn.sigmoid(now_r + hidden[0])
-        z = jax.nn.sigmoid(now_z + hidden[1])
-        # tanh through the sigmoid: the backend has no fast tanh of its own.
-        n = 2.0 * jax.nn.sigmoid(2.0 * (now_n + r * hidden[2])) - 1.0
-        h = n + z * (h - n)
-        states[t] = h
-        out_r[t], out_z[t], out_n[t], out_hn[t] = r, z, n, hidden[2]
-        return h, *following
-
-    jax.lax.fori_loop(0, last + 1, step, (h0[...], in_r[0], in_z[0], in_n[0]))
-
-
-def backward_loop(
-    factors: tuple[Array, Array, Array], z: Array, grad_states: Array, weight: Array, interpret: bool = False
-) -> tuple[Array, Array]:
-    """The reverse pass; arguments and results as in `omg.modules.recurrent._backward_loop`."""
-    steps, rows, hidden = z.shape
-    width = _width(hidden)
-    padded, missing = -rows % _ROWS, width - hidden
-    sequences = [jnp.pad(value, ((0, 0), (0, padded), (0, missing))) for value in (*factors, z, grad_states)]
-    weights = [part.T for part in _padded_weights(weight)]
-    sequence = pl.BlockSpec((steps, _ROWS, width), lambda i: (0, i, 0))
-    square = pl.BlockSpec((width, width), lambda i: (0, 0))
-    block = pl.BlockSpec((_ROWS, width), lambda i: (i, 0))
-    grad_h, grad_h0 = pl.pallas_call(
-        _backward_kernel,
-        out_shape=[
-            jax.ShapeDtypeStruct(sequences[0].shape, jnp.float32),
-            jax.ShapeDtypeStruct((rows + padded, width), jnp.float32),
-        ],
-        grid=((rows + padded) // _ROWS,),
-        in_specs=[sequence] * 5 + [square] * 3,
-        out_specs=[sequence, block],
-        interpret=interpret,
-        compiler_params=_compiler_params(width, interpret),
-    )(*sequences, *weights)
-    return grad_h[:, :rows, :hidden], grad_h0[:rows, :hidden]
-
-
-def _backward_kernel(f_r, f_z, f_n, update, entering, w_r, w_z, w_n, grad_out, grad_h0) -> None:  # type: ignore[no-untyped-def]
-    weights = w_r[...], w_z[...], w_n[...]
-    inputs = (f_r, f_z, f_n, update, entering)
-    last = f_r.shape[0] - 1
-
-    def step(index: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        grad, now_r, now_z, now_n, now_update, now_entering = carry
-        t = last - index
-        t_next = jnp.maximum(t - 1, 0)
-        following = [ref[t_next] for ref in inputs]
-        grad = grad + now_entering
-        grad_out[t] = grad
-        parts = [jnp.dot(grad * f, w) for f, w in zip((now_r, now_z, now_n), weights, strict=True)]
-        return grad * now_update + parts[0] + parts[1] + parts[2], *following
-
-    start = (jnp.zeros(grad_h0.shape, jnp.float32), *(ref[last] for ref in inputs))
-    grad_h0[...] = jax.lax.fori_loop(0, last + 1, step, start)[0]
-
-
-def _compiler_params(width: int, interpret: bool) -> Any:
+def _compiler_params(interpret: bool) -> Any:
     triton = _triton()
-    if interpret or triton is None:
-        return None
-    return triton.CompilerParams(num_warps=8 if width > 64 else 4, num_stages=1)
+    return None if interpret or triton is None else triton.CompilerParams(num_warps=4, num_stages=1)

@@ -5,7 +5,7 @@ hidden state stays in the loop. Differentiating such a loop automatically adds t
 here the backward loop passes on only the gradient of the hidden state, and the gradient of the weight is one product
 over all steps and rows afterwards: one large product instead of T small ones, where an accelerator waits for each.
 
-Letters in shapes: T steps, N rows (episodes times agents), H hidden features. Gates are ordered reset, update, new:
+Letters in shapes: B episodes, T steps, m rows of each (agents), H hidden features. Gates are reset, update and new:
 
     r = sigmoid(i_r + h_r)      z = sigmoid(i_z + h_z)      n = tanh(i_n + r * h_n)      h' = (1 - z) * n + z * h
 
@@ -15,6 +15,7 @@ with (i_r, i_z, i_n) = `gates_in` and (h_r, h_z, h_n) = h @ weight + bias.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -48,19 +49,20 @@ def gru_unroll(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
     """All steps.
 
     Args:
-        gates_in: [T, N, 3H] input projections, their bias included.
-        h0: [N, H] hidden state before the first step.
+        gates_in: [B, T, m, 3H] input projections, their bias included.
+        h0: [B, m, H] hidden state before the first step.
         weight: [H, 3H].
         bias: [3H].
 
     Returns:
-        [T, N, H], the hidden state after each step.
+        [B, T, m, H], the hidden state after each step.
     """
-    return _forward_loop(_split(gates_in), h0, weight, bias)[0]
+    kernel = partial(gru_kernel.forward_loop, keep=False)
+    return _by_platform(kernel, partial(_forward_scan, keep=False), gates_in, h0, weight, bias)[0]
 
 
 def unroll_rows(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
-    """`gru_unroll` for sequences that have the episode axis first and any axes behind the time.
+    """`gru_unroll` for sequences with any axes behind the time.
 
     Args:
         gates_in: [B, T, ..., 3H].
@@ -72,27 +74,27 @@ def unroll_rows(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array
         [B, T, ..., H].
     """
     batch, time = gates_in.shape[:2]
-    time_first = jnp.swapaxes(gates_in, 0, 1).reshape(time, -1, gates_in.shape[-1])
-    states = gru_unroll(time_first, h0.reshape(-1, h0.shape[-1]), weight, bias)
-    return jnp.swapaxes(states.reshape(time, batch, *h0.shape[1:]), 0, 1)
+    rows = gates_in.reshape(batch, time, -1, gates_in.shape[-1])
+    states = gru_unroll(rows, h0.reshape(batch, -1, h0.shape[-1]), weight, bias)
+    return states.reshape(batch, time, *h0.shape[1:])
 
 
-def _unroll_forward(gates_in: Array, h0: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
-    kept = _forward_loop(_split(gates_in), h0, weight, bias)
-    return kept[0], (h0, weight, *kept)
+def _unroll_forward(gates_in: Array, h0: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Any, ...]]:
+    states, *gates = _by_platform(gru_kernel.forward_loop, _forward_scan, gates_in, h0, weight, bias)
+    return states, (h0, weight, states, tuple(gates))
 
 
-def _unroll_backward(saved: tuple[Array, ...], grad_states: Array) -> tuple[Array, Array, Array, Array]:
-    h0, weight, states, r, z, n, hidden_new = saved
-    before = jnp.concatenate([h0[None], states[:-1]])
-    # Every pre-activation gradient is the gradient of the new state times a factor known before the loop.
-    by_new = (1.0 - z) * (1.0 - n * n)
-    factors = (by_new * hidden_new * r * (1.0 - r), (before - n) * z * (1.0 - z), by_new * r)
-    grad_h, grad_h0 = _backward_loop(factors, z, grad_states, weight)
-    grad_hidden_gates = jnp.concatenate([grad_h * factor for factor in factors], axis=-1)
-    grad_gates_in = jnp.concatenate([grad_h * factor for factor in (factors[0], factors[1], by_new)], axis=-1)
-    grad_weight = jnp.einsum("tnh,tng->hg", before, grad_hidden_gates)
-    return grad_gates_in, grad_h0, grad_weight, grad_hidden_gates.sum(axis=(0, 1))
+def _unroll_backward(saved: tuple[Any, ...], grad_states: Array) -> tuple[Array, Array, Array, Array]:
+    h0, weight, states, gates = saved
+    by_gates, by_hidden_new, by_h0 = _by_platform(
+        gru_kernel.backward_loop, _backward_scan, states, h0, gates, grad_states, weight
+    )
+    before = _before(states, h0)
+    # Reset and update add input and hidden part, so that the gradients by the two are the same.
+    by_both = by_gates[..., : 2 * h0.shape[-1]]
+    by_weight = [jnp.einsum("btmh,btmg->hg", before, each) for each in (by_both, by_hidden_new)]
+    by_bias = [each.sum(axis=(0, 1, 2)) for each in (by_both, by_hidden_new)]
+    return by_gates, by_h0, jnp.concatenate(by_weight, axis=-1), jnp.concatenate(by_bias)
 
 
 gru_unroll.defvjp(_unroll_forward, _unroll_backward)
@@ -122,60 +124,44 @@ def _by_platform(kernel: Callable[..., Any], scan: Callable[..., Any], *arrays: 
     return lax.platform_dependent(*arrays, cuda=kernel, default=scan) if gru_kernel.usable(hidden) else scan(*arrays)
 
 
-def _forward_loop(gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
-    """All steps of the unit.
+def _forward_scan(gates_in: Array, h0: Array, weight: Array, bias: Array, keep: bool = True) -> tuple[Array, ...]:
+    """All steps of the unit; as `gru_kernel.forward_loop`.
 
-    Args:
-        gates_in: Input projections of gates r, z, n, [T, N, H] each. They come apart because XLA's CPU compiler fuses
-            the read of a step with the cutting of its columns and then does not vectorise the loop body (13.5 ms
-            against 7.7 without gradients).
-        h0: [N, H].
-        weight: [H, 3H].
-        bias: [3H].
-
-    Returns:
-        For all steps, [T, N, H] each: the states, the gates r, z and n, and h_n, the hidden part of the new gate before
-        it is multiplied by r. In the scan the compiler removes what nobody reads.
+    The gates go in apart because XLA's CPU compiler fuses the read of a step with the cutting of its columns and then
+    does not vectorise the loop body (13.5 ms against 7.7 without gradients).
     """
-    return _by_platform(gru_kernel.forward_loop, _forward_scan, gates_in, h0, weight, bias)
 
-
-def _forward_scan(gates_in: tuple[Array, Array, Array], h0: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
     def step(h: Array, step_gates: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...]]:
         outputs = _cell(step_gates, h, weight, bias)
-        return outputs[0], outputs
+        return outputs[0], outputs if keep else outputs[:1]
 
-    return lax.scan(step, h0, gates_in, unroll=SCAN_UNROLL)[1]
-
-
-def _backward_loop(
-    factors: tuple[Array, Array, Array], z: Array, grad_states: Array, weight: Array
-) -> tuple[Array, Array]:
-    """Gradients of the loss by each state, all later steps included.
-
-    Args:
-        factors: For the hidden parts of gates r, z, n: d(pre-activation) / d(new state), [T, N, H] each.
-        z: [T, N, H] update gate, the direct way from a state to the next.
-        grad_states: [T, N, H] gradient that enters at each step from outside.
-        weight: [H, 3H].
-
-    Returns:
-        [T, N, H] by the states after each step, and [N, H] by the state before the first.
-    """
-    return _by_platform(gru_kernel.backward_loop, _backward_scan, factors, z, grad_states, weight)
+    outputs = lax.scan(step, h0, _split(jnp.swapaxes(gates_in, 0, 1)), unroll=SCAN_UNROLL)[1]
+    return tuple(jnp.swapaxes(output, 0, 1) for output in outputs)
 
 
 def _backward_scan(
-    factors: tuple[Array, Array, Array], z: Array, grad_states: Array, weight: Array
-) -> tuple[Array, Array]:
+    states: Array, h0: Array, gates: tuple[Array, Array, Array, Array], grad_states: Array, weight: Array
+) -> tuple[Array, Array, Array]:
+    """The reverse pass; as `gru_kernel.backward_loop`."""
+    r, z, n, hidden_new = gates
+    # Every pre-activation gradient is the gradient of the new state times a factor known before the loop.
+    by_new = (1.0 - z) * (1.0 - n * n)
+    factors = (by_new * hidden_new * r * (1.0 - r), (_before(states, h0) - n) * z * (1.0 - z), by_new * r)
     back = weight.T
 
-    def step(grad_h: Array, at_step: tuple[tuple[Array, Array, Array], Array, Array]) -> tuple[Array, Array]:
-        (factor_r, factor_z, factor_n), update, entering = at_step
+    def step(grad_h: Array, at_step: tuple[tuple[Array, ...], Array, Array]) -> tuple[Array, Array]:
+        factors, update, entering = at_step
         grad_h = grad_h + entering
-        grad_gates = jnp.concatenate([grad_h * factor_r, grad_h * factor_z, grad_h * factor_n], axis=-1)
+        grad_gates = jnp.concatenate([grad_h * factor for factor in factors], axis=-1)
         return grad_h * update + grad_gates @ back, grad_h
 
-    start = jnp.zeros_like(grad_states[0])
-    grad_h0, grad_h = lax.scan(step, start, (factors, z, grad_states), reverse=True, unroll=SCAN_UNROLL)
-    return grad_h, grad_h0
+    time_first = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), (factors, z, grad_states))
+    grad_h0, grad_h = lax.scan(step, jnp.zeros_like(h0), time_first, reverse=True, unroll=SCAN_UNROLL)
+    grad_h = jnp.swapaxes(grad_h, 0, 1)
+    by_gates = jnp.concatenate([grad_h * factor for factor in (factors[0], factors[1], by_new)], axis=-1)
+    return by_gates, grad_h * factors[2], grad_h0
+
+
+def _before(states: Array, h0: Array) -> Array:
+    """The state before each step, [B, T, m, H]."""
+    return jnp.concatenate([h0[:, None], states[:, :-1]], axis=1)

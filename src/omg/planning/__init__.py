@@ -1,7 +1,8 @@
 """HOP: beliefs about the others' goals, and tree search against what they will do.
 
 `goals` says what there is to be after, `beliefs` who is after what, `minds` turns networks into expectations, `search`
-plans, `parts` keeps it within a given memory. Everything is a pure function over a whole batch of games.
+plans, `parts` keeps it within a given memory, `batches` maps it over seeds and players, `inference` puts the first
+three together for a player. Everything is a pure function over a whole batch of games.
 """
 
 from omg.planning.beliefs import (

@@ -21,9 +21,10 @@ from omg.modules.planning import (
     CoPlayerNetwork,
     PlanningSizes,
     PolicyValueNetwork,
-    apart,
     co_player_logits,
+    each,
     goal_logits,
+    on_cpu,
     stacked,
 )
 from omg.planning.goals import GoalSet
@@ -83,7 +84,7 @@ class GoalJudge:
     def __init__(
         self, env: GridGame, goals: GoalSet | None, minds: Minds, *, per_seat: bool = False, parts: int | None = None
     ) -> None:
-        """Takes the networks apart, so that a loop need not.
+        """Holds the game and the networks.
 
         Args:
             env: the game.
@@ -93,36 +94,37 @@ class GoalJudge:
             parts: into how many parts a batch is cut; 1 for all at once; None: 8 on a CPU, 1 elsewhere.
         """
         self.env, self.goals = env, goals
-        each = apart(minds) if per_seat else [minds]
-        self.owns = [mind.own for mind in each]
-        self.co_players = [apart(mind.others) for mind in each]
-        self.parts = parts or (8 if jax.default_backend() == "cpu" else 1)
+        self.minds = minds if per_seat else jax.tree.map(lambda leaf: leaf[None], minds)
+        self.parts = parts or (8 if on_cpu() else 1)
 
     def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
         """See `search.Judge.own`."""
         if self.goals is not None:
             memory = renewed(self.goals, keys, state, memory)
-        maps, time = seen_by(self.env, state, seat)
-        rows = len(seat) // len(self.owns)
-        cuts = [slice(index * rows, (index + 1) * rows) for index in range(len(self.owns))]
-        judged = [own(maps[mine], time[mine]) for own, mine in zip(self.owns, cuts, strict=True)]
-        logits, value = (jnp.concatenate(part) for part in zip(*judged, strict=True))
-        return logits, value, memory
+        seen = self._by_network(seen_by(self.env, state, seat))
+        logits, value = each(lambda own, maps, time: own(maps, time), self.minds.own, *seen)
+        return logits.reshape(len(seat), -1), value.reshape(-1), memory
 
     def others(
         self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
     ) -> Array:
         """See `search.Judge.others`."""
-        rows = len(seat) // len(self.co_players)
+        given = self._by_network(((keys, state, seat, legal, memory), wanted, known))
+        rows = given[1].shape[1]
         size = rows if self.parts == 1 else max(-(-rows // self.parts), SMALLEST_PART)
-        answers = []
-        for index, networks in enumerate(self.co_players):
-            mine = slice(index * rows, (index + 1) * rows)
-            given = jax.tree.map(lambda leaf, mine=mine: leaf[mine], (keys, state, seat, legal, memory))
-            answers.append(where_wanted(partial(self._act, networks), given, wanted[mine], known[mine], size))
-        return jnp.concatenate(answers)
 
-    def _act(self, networks: list[CoPlayerNetwork], given: Any) -> Array:
+        def answer(networks: CoPlayerNetwork, given: Any, wanted: Array, known: Array) -> Array:
+            return where_wanted(partial(self._act, networks), given, wanted, known, size)
+
+        said: Array = each(answer, self.minds.others, *given)
+        return said.reshape(known.shape)
+
+    def _by_network(self, tree: Any) -> Any:
+        """Rows of all trees [B, ...] as those of each set of networks, [P, B / P, ...]."""
+        sets = len(jax.tree.leaves(self.minds)[0])
+        return jax.tree.map(lambda leaf: leaf.reshape(sets, -1, *leaf.shape[1:]), tree)
+
+    def _act(self, networks: CoPlayerNetwork, given: Any) -> Array:
         """What the co-players of some trees do, [b, J] int8."""
         keys, state, seat, legal, memory = given
         maps, time = seen_by(self.env, state, seat)
@@ -193,15 +195,17 @@ def goal_likelihoods(
         [N, m, J, G]; 1 where a co-player had left or could do only one thing, for that tells nothing.
     """
     legal = env.legal(state)
-    sets = apart(minds) if per_seat else [minds] * seats.shape[1]
-    likelihoods = []
-    for mind, seat in zip(sets, seats.T, strict=True):
+
+    def of_seat(others: CoPlayerNetwork, seat: Array) -> Array:
         order = own_order(seat, legal.shape[1])[:, 1:]
         allowed = jnp.take_along_axis(legal, order[..., None], axis=1)
         did = jnp.take_along_axis(actions, order, axis=1).astype(jnp.int32)
         maps, time = seen_by(env, state, seat)
-        chances = legal_softmax(goal_logits(apart(mind.others), maps, time, codes), allowed[:, :, None])
+        chances = legal_softmax(goal_logits(others, maps, time, codes), allowed[:, :, None])
         chance = jnp.take_along_axis(chances, jnp.maximum(did, 0)[:, :, None, None], axis=-1)[..., 0]
         free = (did >= 0) & (jnp.sum(allowed, axis=-1) > 1)
-        likelihoods.append(jnp.where(free[..., None], chance, 1.0))
-    return jnp.stack(likelihoods, axis=1)
+        return jnp.where(free[..., None], chance, 1.0)
+
+    if per_seat:
+        return jnp.moveaxis(each(of_seat, minds.others, seats.T), 0, 1)
+    return jnp.stack([of_seat(minds.others, seat) for seat in seats.T], axis=1)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.errors import UserError
+from omg.planning.batches import Axes
 from omg.planning.search import Game, Judge, Plan, SearchSettings, arrive, place_roots, plan
 
 NUMBER = 4
@@ -58,6 +59,7 @@ def plan_in_parts(
     key: Array,
     *,
     limit_bytes: int,
+    axes: Axes = (),
 ) -> Plan:
     """`plan`, with the same result up to rounding, but never more trees at once than fit into `limit_bytes`.
 
@@ -66,7 +68,7 @@ def plan_in_parts(
     games = len(seats)
     parts = part_count(games, search_bytes(game, judge, settings, state, seats, memory), limit_bytes)
     if parts == 1:
-        return plan(game, judge, settings, state, seats, memory, key)
+        return plan(game, judge, settings, state, seats, memory, key, axes=axes)
     size = -(-games // parts)
     numbers = jnp.minimum(jnp.arange(parts * size, dtype=jnp.int32), games - 1)
 
@@ -75,7 +77,7 @@ def plan_in_parts(
 
     def plan_part(part: Any) -> Plan:
         of_part, its_seats, its_memory, its_games = part
-        return plan(game, judge, settings, of_part, its_seats, its_memory, key, its_games)
+        return plan(game, judge, settings, of_part, its_seats, its_memory, key, its_games, axes)
 
     planned = jax.lax.map(plan_part, jax.tree.map(cut, (state, seats, memory, jnp.arange(games, dtype=jnp.int32))))
     whole: Plan = jax.tree.map(lambda leaf: leaf.reshape(parts * size, *leaf.shape[2:])[:games], planned)

@@ -23,6 +23,7 @@ from jax import Array
 
 from omg.components.selectors import greedy, legal_softmax, softmax
 from omg.envs.grid.view import own_first
+from omg.planning.batches import Axes
 from omg.planning.trees import ILLEGAL, Arrival, Trees, grow
 
 
@@ -146,7 +147,7 @@ def all_actions(seat: Array, action: Array, others: Array) -> Array:
     return jnp.take_along_axis(jnp.concatenate([action[:, None], others], axis=1).astype(jnp.int32), place, axis=1)
 
 
-def grow_trees(game: Game, judge: Judge, settings: SearchSettings, roots: Roots, key: Array) -> Trees:
+def grow_trees(game: Game, judge: Judge, settings: SearchSettings, roots: Roots, key: Array, axes: Axes = ()) -> Trees:
     """Searches from B positions; `trees.grow` says how.
 
     Args:
@@ -155,6 +156,7 @@ def grow_trees(game: Game, judge: Judge, settings: SearchSettings, roots: Roots,
         settings: static.
         roots: B positions.
         key: consumed. A tree depends on the key and on its own number, not on the rest of the batch.
+        axes: of `vmap`, see `trees.grow`.
 
     Returns:
         the trees, whose nodes are `Node`s.
@@ -176,7 +178,7 @@ def grow_trees(game: Game, judge: Judge, settings: SearchSettings, roots: Roots,
         return reward, discount, arrive(game, judge, roots, state, node.memory, key)
 
     root = arrive(game, judge, roots, roots.state, roots.memory, root_key)
-    return grow(root, open_node, players - 1, expand, settings.simulations, settings.exploration, search_key)
+    return grow(root, open_node, players - 1, expand, settings.simulations, settings.exploration, search_key, axes)
 
 
 def own_luck(key: Array, roots: Roots) -> Array:
@@ -200,6 +202,7 @@ def plan(
     memory: Any,
     key: Array,
     games: Array | None = None,
+    axes: Axes = (),
 ) -> Plan:
     """Searches for all focal seats of N games and averages over the K trees of each.
 
@@ -213,9 +216,10 @@ def plan(
         key: consumed.
         games: [N] int32, numbers of the games; None for 0, 1, ... A game's plan depends on its number and the key, not
             on the games beside it.
+        axes: of `vmap`, see `trees.grow`.
     """
     roots, (slots, count, samples) = place_roots(state, seats, memory, games)
-    trees = grow_trees(game, judge, settings, roots, key)
+    trees = grow_trees(game, judge, settings, roots, key, axes)
 
     def per_seat(values: Array) -> Array:
         return jnp.swapaxes(values.reshape(slots, count, samples, *values.shape[1:]), 0, 1)

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from omg.planning.batches import Axes, anywhere
+
 ILLEGAL = -1.0
 """In place of the prior chance of an action that is not legal."""
 PRIOR, VISITS, RETURN, CHILD = range(4)
@@ -91,7 +93,14 @@ class Trees(NamedTuple):
 
 
 def grow(
-    root: Arrival, open_node: Open, width: int, expand: Expand, simulations: int, exploration: float, key: Array
+    root: Arrival,
+    open_node: Open,
+    width: int,
+    expand: Expand,
+    simulations: int,
+    exploration: float,
+    key: Array,
+    axes: Axes = (),
 ) -> Trees:
     """Grows trees.
 
@@ -107,6 +116,7 @@ def grow(
         simulations: nodes to add to each.
         exploration: c.
         key: consumed; both functions get new ones in every simulation.
+        axes: of `vmap`, whose trees wait for each other on their way down and up.
     """
     batch, actions = root.prior.shape
     size = simulations + 1
@@ -128,7 +138,7 @@ def grow(
         key, trees = carry
         key, open_key, expand_key = jax.random.split(key, 3)
         slot = index + 1
-        parent, action, ended = _descend(trees.branches, exploration)
+        parent, action, ended = _descend(trees.branches, exploration, axes)
         before = jax.tree.map(lambda leaf: leaf[row, parent], trees.nodes)
         untouched = jnp.sum(trees.branches[row, parent, :, VISITS], axis=-1) == 0
         known = open_node(open_key, before, untouched, trees.opened[row, parent])
@@ -142,14 +152,14 @@ def grow(
         origins = trees.origins.at[:, slot].set(origin)
         nodes = jax.tree.map(lambda leaf, new: leaf.at[:, slot].set(new), trees.nodes, after.node)
         leaf = jnp.where(ended > 0, ended, slot)
-        branches = _climb(branches, origins, leaf, jnp.where(discount > 0, after.value, 0.0))
+        branches = _climb(branches, origins, leaf, jnp.where(discount > 0, after.value, 0.0), axes)
         return key, Trees(branches, origins, nodes, trees.opened.at[row, parent].set(known), trees.root_value)
 
     _, grown = jax.lax.fori_loop(0, simulations, simulate, (key, trees))
     return grown
 
 
-def _descend(branches: Array, exploration: float) -> tuple[Array, Array, Array]:
+def _descend(branches: Array, exploration: float, axes: Axes) -> tuple[Array, Array, Array]:
     """Follows the best branches from all roots.
 
     Returns:
@@ -172,11 +182,11 @@ def _descend(branches: Array, exploration: float) -> tuple[Array, Array, Array]:
 
     start = step((nobody, nobody, nobody))
     # A child has a higher number than its parent, so the highest of both is where to go on.
-    node, action, child = jax.lax.while_loop(lambda walk: jnp.any(walk[2] > 0), step, start)
+    node, action, child = jax.lax.while_loop(lambda walk: anywhere(walk[2] > 0, axes), step, start)
     return node, action, -child
 
 
-def _climb(branches: Array, origins: Array, leaf: Array, value: Array) -> Array:
+def _climb(branches: Array, origins: Array, leaf: Array, value: Array, axes: Axes) -> Array:
     """Adds the return of every tree's newest visit to all branches on the way back to its root.
 
     Args:
@@ -184,6 +194,7 @@ def _climb(branches: Array, origins: Array, leaf: Array, value: Array) -> Array:
         origins: [B, M, 4].
         leaf: [B] int32, the nodes that were visited last.
         value: [B], the return from there on.
+        axes: see `grow`.
 
     Returns:
         the branches.
@@ -204,4 +215,4 @@ def _climb(branches: Array, origins: Array, leaf: Array, value: Array) -> Array:
         branches = branches.at[row, there, action, VISITS : RETURN + 1].set(counted, mode="drop")
         return branches, jnp.where(node > 0, parent, 0), value
 
-    return jax.lax.while_loop(lambda climb: jnp.any(climb[1] > 0), step, (branches, leaf, value))[0]
+    return jax.lax.while_loop(lambda climb: anywhere(climb[1] > 0, axes), step, (branches, leaf, value))[0]

@@ -82,6 +82,8 @@ class Agent:
         if state is None:
             if self.config.obs_is_state:
                 raise UserError("state: this agent was trained with obs_is_state=True and needs the global state.")
+            if getattr(self.policy, "reads_state", False):
+                raise UserError("state: this agent reads the game off the global state and needs it.")
             state = jnp.zeros((*games, self.spec.state_dim))
         seen = Observation(obs, jnp.asarray(state, jnp.float32), avail)
         self._check_shapes(seen, games)

@@ -196,13 +196,20 @@ def draw_differences(rows: Iterable[Row], *, names: Mapping[str, str] | None = N
 
 
 @figure_style()
-def draw_cross_play(rows: Iterable[Row], *, metric: str = "battle_won", names: Mapping[str, str] | None = None) -> Any:
+def draw_cross_play(
+    rows: Iterable[Row],
+    *,
+    metric: str = "battle_won",
+    names: Mapping[str, str] | None = None,
+    labels: tuple[str, str] = ("agent", "team-mates"),
+) -> Any:
     """Heat map of every agent (row) with every kind of team-mate (column).
 
     Args:
         rows: tidy rows with `agent`, `team` and `mean`, one per pair; pairs that were not played stay empty.
         metric: what `mean` is, e.g. `battle_won`.
         names: label -> name of agents and team-mates.
+        labels: what rows and columns are.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -241,8 +248,8 @@ def draw_cross_play(rows: Iterable[Row], *, metric: str = "battle_won", names: M
         rotation_mode="anchor" if slanted else "default",
     )
     axes.set_yticks(range(len(agents)), [agent_name(agent, names) for agent in agents])
-    axes.set_xlabel("team-mates")
-    axes.set_ylabel("agent")
+    axes.set_xlabel(labels[1])
+    axes.set_ylabel(labels[0])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     bar = figure.colorbar(tiles, ax=axes, aspect=30, pad=0.02)

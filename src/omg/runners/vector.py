@@ -62,6 +62,9 @@ def play_episodes(
 ) -> Rollout:
     """Plays `num_envs` episodes to their end.
 
+    The slot behind the last step also holds what the policy would have done there, unless it says with `acts_at_end`
+    that this is not worth its while.
+
     Args:
         env: the game.
         policy: acts in all seats.
@@ -112,7 +115,10 @@ def play_episodes(
     if slots is None:
         return Rollout(None, stats, lineup)
     nobody = jnp.zeros(num_envs, bool)
-    actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
+    if getattr(policy, "acts_at_end", True):
+        actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
+    else:
+        actions, extra = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), (slots["actions"], slots["records"]))
     no_reward = jnp.zeros(slots["reward"].shape[1:], jnp.float32)
     last = _slot(seen, actions, no_reward, nobody, nobody, extra, dtype)
     slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)

@@ -1,7 +1,8 @@
-"""Where a run leaves its traces: the run folder, the tidy metrics, TensorBoard, the console."""
+"""Where a run leaves its traces: the run folder, the tidy metrics, the console, TensorBoard and other trackers."""
 
 from omg.tracking.folder import RunFolder
 from omg.tracking.reporter import RunReporter
 from omg.tracking.table import Table
+from omg.tracking.trackers import TRACKERS, check_trackers
 
-__all__ = ["RunFolder", "RunReporter", "Table"]
+__all__ = ["TRACKERS", "RunFolder", "RunReporter", "Table", "check_trackers"]

@@ -1,12 +1,10 @@
-"""What a run writes while it runs: metrics.csv, speed.csv, TensorBoard, console.log, and the progress on the screen."""
+"""What a run writes while it runs: metrics.csv, speed.csv, console.log, the progress on the screen, other trackers."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -14,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from omg.config import Config
 from omg.errors import UserError
 from omg.tracking.folder import RunFolder
+from omg.tracking.trackers import build_trackers
 from omg.training.loop import Speed
 from omg.training.summary import Row
 
@@ -33,8 +32,7 @@ class RunReporter:
         self.speeds = folder.speed_file.open("a", encoding="utf-8")
         if self.speeds.tell() == 0:
             self.speeds.write("t_env,env_steps_per_second,updates_per_second,host_share\n")
-        self.board: dict[int, Any] = {}
-        self.resumed_after: dict[int, int] = {}
+        self.trackers = build_trackers(folder, config, self.say)
         self.last_line = 0.0
         columns = (
             SpinnerColumn(),
@@ -55,8 +53,7 @@ class RunReporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.progress.stop()
-        for writer in self.board.values():
-            writer.close()
+        self.trackers.close(self.folder.status(), error)
         for file in (self.log, self.metrics, self.speeds):
             file.close()
 
@@ -71,25 +68,11 @@ class RunReporter:
         self.progress.update(self.task, description=title, total=None)
 
     def rows(self, rows: list[Row]) -> None:
-        """Appends metrics to the CSV and to TensorBoard (one log per seed)."""
+        """Appends metrics to the CSV and hands them to the other trackers."""
         text = "".join(f"{row.seed},{row.t_env},{row.name},{row.value!r}\n" for row in rows)
         self.metrics.write(text.encode())
         self.metrics.flush()
-        if self.config.use_tensorboard:
-            for row in rows:
-                self._writer(row.seed).add_scalar(row.name, row.value, row.t_env)
-
-    def _writer(self, seed: int) -> Any:
-        if seed not in self.board:
-            from tensorboardX import SummaryWriter
-
-            path = self.folder.tensorboard / f"seed_{seed}"
-            # TensorBoard then hides what the process before wrote past the checkpoint.
-            purge_step = self.resumed_after[seed] + 1 if seed in self.resumed_after else None
-            # The name of an event file has only the second in it, and one of the same name would be overwritten.
-            suffix = f".{len(list(path.glob('events.*')))}"
-            self.board[seed] = SummaryWriter(str(path), purge_step=purge_step, filename_suffix=suffix)
-        return self.board[seed]
+        self.trackers.rows(rows)
 
     def speed(self, speed: Speed, headline: dict[str, float]) -> None:
         """Moves the progress bar and records the speed."""
@@ -116,8 +99,7 @@ class RunReporter:
         """Bytes of metrics written so far, safely on disk."""
         self.metrics.flush()
         os.fsync(self.metrics.fileno())
-        for writer in self.board.values():
-            writer.flush()
+        self.trackers.flush()
         return self.folder.metrics_file.stat().st_size
 
     def rewind(self, position: int) -> None:
@@ -129,8 +111,6 @@ class RunReporter:
             )
         self.metrics.truncate(position)
         if position == 0:
-            shutil.rmtree(self.folder.tensorboard, ignore_errors=True)
             self.metrics.write(_HEADER)
             self.metrics.flush()
-        else:
-            self.resumed_after = {row["seed"]: row["t_env"] for row in self.folder.metrics()}
+        self.trackers.begin([Row(**row) for row in self.folder.metrics()])

@@ -11,14 +11,16 @@ import jax
 def prepare(use_cuda: bool) -> bool:
     """Chooses the device and turns the persistent compilation cache on; returns whether a GPU is present.
 
-    The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off.
+    The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off. It keeps what took half a
+    second or longer to compile, unless JAX's own variable says otherwise.
     """
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
     jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
     cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))
     if cache:
         jax.config.update("jax_compilation_cache_dir", str(Path(cache) / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     return has_gpu
 
 

@@ -23,6 +23,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.learners import SubgoalLearner, build_learner
 from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
+from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
 from omg.training.start import adopt, load_prior_for, starting_weights
 from omg.training.team import build_team
 
@@ -65,16 +66,6 @@ class IterationLog(NamedTuple):
     """Episodes lost since the log before because their game failed, those of tests included; None for JAX games."""
 
 
-def length_buckets(limit: int, coarse: bool = False) -> tuple[int, ...]:
-    """Episode lengths to which sampled batches are cut: learning on padding would be most of the work.
-
-    Each is compiled for itself. `coarse` gives only two, for learners that take long to compile and whose updates see
-    so many episodes that a long one is nearly always among them.
-    """
-    eighths = {min(limit, max(16, -(-limit * part // 64) * 8)) for part in ((4,) if coarse else (2, 3, 4, 6))}
-    return tuple(sorted(eighths | {limit}))
-
-
 class Program:
     """Compiled functions of one configuration."""
 
@@ -95,7 +86,7 @@ class Program:
         self.sequences = self._sequences_per_update()
         self.dtype = jnp.dtype(config.buffer_dtype)
         self.updates, self.period = update_rhythm(config)
-        self.buckets = length_buckets(self.spec.episode_limit, coarse=self.team is not None)
+        self.cuts = self._cuts()
         self.iterations = self._iterations_per_chunk()
         squad = None if self.team is None else self.team.squad
         start = jax.jit(self._init)
@@ -142,6 +133,13 @@ class Program:
                 f"Allowed: at least {sequences}."
             )
         return sequences
+
+    def _cuts(self) -> tuple[Cut, ...]:
+        """The ways in which batches are cut; whole where the learner wants them so."""
+        kept, limit = self.learner.kept, self.spec.episode_limit
+        if not kept.cut:
+            return ((Part(self.sequences, limit),),)
+        return cuts_for(self.sequences, limit, few=self.team is not None, parts=kept.parts)
 
     def _episodes_of_a_round(self) -> int:
         """`batch_size_run`, if the buffer holds just these and they are learned from once."""
@@ -190,6 +188,7 @@ class Program:
             seat=self.team is not None,
             columns=kept.columns,
             state=kept.state,
+            records=kept.records,
         )
 
     def _init(self, seeds: Array, prior: Any, weights: Any, squad: Any) -> RunState:
@@ -276,23 +275,20 @@ class Program:
         key, update_key = jax.random.split(key)
         batches = replay.sample_indices(key, size, config.buffer_size, self.sequences, self.updates)
         keys = jax.random.split(update_key, self.updates)
-        longest = replay.gather_lengths(storage, batches).max(axis=1)
-        longest = jax.lax.pmax(longest, SEEDS_AXIS)
-        bucket = jnp.sum(longest[:, None] > jnp.asarray(self.buckets)[None, :-1], axis=1)
+        batches, cuts = choose_cut(self.cuts, storage, batches, SEEDS_AXIS)
         first = episodes - config.batch_size_run
         reached = first + ((jnp.arange(self.updates) + 1) * config.batch_size_run) // self.updates
 
         def update(learner: Any, due: tuple[Array, Array, Array, Array]) -> tuple[Any, dict[str, Array]]:
-            indices, bucket, episode, key = due
+            indices, cut, episode, key = due
 
-            def at_length(length: int, learner: Any, indices: Array) -> tuple[Any, dict[str, Array]]:
-                return self.learner.update(learner, replay.gather(storage, indices, length), episode, t_env, key)
+            def with_cut(cut: Cut, learner: Any, indices: Array) -> tuple[Any, dict[str, Array]]:
+                return self.learner.update(learner, read_cut(cut, storage, indices), episode, t_env, key)
 
-            branches = [partial(at_length, length) for length in self.buckets]
-            return jax.lax.switch(bucket, branches, learner, indices)
+            return jax.lax.switch(cut, [partial(with_cut, cut) for cut in self.cuts], learner, indices)
 
         def run() -> tuple[Any, dict[str, Array], Array]:
-            changed, metrics = jax.lax.scan(update, learner, (batches, bucket, reached, keys))
+            changed, metrics = jax.lax.scan(update, learner, (batches, cuts, reached, keys))
             return changed, jax.tree.map(lambda values: values.mean(axis=0), metrics), jnp.int32(self.updates)
 
         def wait() -> tuple[Any, dict[str, Array], Array]:

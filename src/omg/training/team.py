@@ -59,6 +59,14 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
     numbered = [DrawnPart(seats, tuple(position[index] for index in indices)) for seats, indices in drawn]
     ordered = sorted(range(len(names)), key=lambda index: position[index])
     draw = TeamDraw(tuple(numbered), config.team_draw, config.is_agent_shift)
+    try:
+        draw = draw.seated(env.spec.learner_seats)
+    except ValueError as error:
+        raise UserError(
+            f"team: '{config.team}' has too many seats for {config.train_alg}: it learns the role of seats "
+            f"{', '.join(map(str, env.spec.learner_seats or ()))} of {env.spec.name} ({error}). "
+            f"With is_agent_shift=False it has the seats of its place in the name."
+        ) from error
     return TeamSetup(draw, squad, tuple(names[index] for index in ordered))
 
 

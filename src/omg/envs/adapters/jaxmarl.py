@@ -1,11 +1,15 @@
 """Games of JaxMARL (SMAX, MPE, Overcooked, STORM, Hanabi) inside our compiled programs.
 
 JaxMARL's games are pure functions of one game with dictionaries keyed by agent; here they become functions of a whole
-batch with a seat axis. They are stepped with `step_env`, which does not start a new game by itself.
+batch with a seat axis. They are stepped with `step_env`, which does not start a new game by itself. STORM keys nothing
+by agent, and Hanabi has a method of its own for masks; both are understood.
 """
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 import jax
@@ -16,10 +20,14 @@ from pydantic import Field
 
 from omg.envs.adapters.gymma import SharedArgs, scenario_name
 from omg.envs.base import EnvSpec, EnvState, Observation, Outcome
-from omg.errors import UserError
+from omg.errors import UserError, unknown_name
 
+INSTALL = "pip install 'omg-marl[jaxmarl]'"
 _WORLD = "world_state"
 _EVERYBODY = "__all__"
+_WON = "battle_won"
+_MASKS = ("get_avail_actions", "get_legal_moves")
+"""Methods that say which actions are legal; the second is Hanabi's."""
 
 
 class JaxMARLArgs(SharedArgs):
@@ -43,16 +51,45 @@ def build_jaxmarl(args: JaxMARLArgs) -> JaxMARLEnv:
         UserError: the package is not installed, or has no such game.
     """
     try:
-        import jaxmarl
+        with redirect_stdout(io.StringIO()):  # It prints which of its optional parts it has not found.
+            import jaxmarl
     except ImportError as error:
         raise UserError(
-            "env=jaxmarl needs the package jaxmarl, which is not installed. Install it with: pip install jaxmarl"
+            f"env=jaxmarl needs the package jaxmarl, which is not installed. Install it with: {INSTALL}"
         ) from error
+    kwargs = _named_values(args.key, args.kwargs)
     try:
-        game = jaxmarl.make(args.key, **args.kwargs)
-    except (ValueError, TypeError, NotImplementedError) as error:
+        game = jaxmarl.make(args.key, **kwargs)
+    except (ValueError, TypeError, KeyError, ImportError, NotImplementedError) as error:
         raise UserError(f"env_args.key: got '{args.key}' with {args.kwargs}. JaxMARL says: {error}") from error
     return JaxMARLEnv(game, args)
+
+
+def _named_values(key: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a game; JaxMARL wants objects where a command line has names: SMAX's maps, Overcooked's layouts."""
+    for argument, known in (("scenario", _smax_maps), ("layout", _overcooked_layouts)):
+        name = kwargs.get(argument)
+        if isinstance(name, str) and (table := known(key)) is not None:
+            if name not in table:
+                raise unknown_name(f"{argument} (env_args.kwargs.{argument})", name, table)
+            kwargs = {**kwargs, argument: table[name]}
+    return kwargs
+
+
+def _smax_maps(key: str) -> Mapping[str, Any] | None:
+    if "SMAX" not in key:
+        return None
+    from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
+
+    return MAP_NAME_TO_SCENARIO
+
+
+def _overcooked_layouts(key: str) -> Mapping[str, Any] | None:
+    if key != "overcooked":  # The second version takes names.
+        return None
+    from jaxmarl.environments.overcooked import overcooked_layouts
+
+    return overcooked_layouts
 
 
 class JaxMARLEnv:
@@ -60,33 +97,36 @@ class JaxMARLEnv:
 
     Observations are flattened and padded to the longest; the state is the game's `world_state` where its observations
     have one, else the observations of all seats. All of a seat's actions are legal unless the game says otherwise.
+    Battles against a built-in enemy (SMAX) have the metric `battle_won`.
     """
 
     def __init__(self, game: Any, args: JaxMARLArgs) -> None:
         self.game, self.args = game, args
         self.names = list(game.agents)
         self.counts = [_count_of(game.action_space(name), name, args.key) for name in self.names]
-        key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-        observations, state = jax.eval_shape(game.reset, key)
-        widths = [int(np.prod(observations[name].shape)) for name in self.names]
-        self.has_world = _WORLD in observations
-        self.masks_actions = self._asks_for_masks(state)
+        keys = jax.ShapeDtypeStruct((1, 2), jnp.uint32)
+        observations, states = jax.eval_shape(jax.vmap(game.reset), keys)
+        widths = [view.shape[1] for view in jax.eval_shape(self._views, observations)]
+        self.has_world = isinstance(observations, Mapping) and _WORLD in observations
+        self.has_enemy = hasattr(game, "enemy_agents")
+        self.mask_method = self._find_mask_method(states)
         world_dim = int(np.prod(observations[_WORLD].shape)) if self.has_world else len(self.names) * max(widths)
-        limit = args.time_limit or getattr(game, "max_steps", None)
+        limit = args.time_limit or _own_limit(game)
         if limit is None:
             raise UserError(
                 f"env_args.time_limit: missing, and '{args.key}' has no limit of its own. Allowed: 1 or more."
             )
         self.spec = EnvSpec(
             name="jaxmarl",
-            scenario=scenario_name(args.key),
+            scenario=_scenario(args),
             n_agents=len(self.names),
             n_actions=max(self.counts),
             obs_dim=max(widths),
             state_dim=world_dim,
             episode_limit=int(limit),
             reward_per_agent=not args.common_reward,
-            metrics=tuple(args.metrics),
+            metrics=(*args.metrics, *((_WON,) if self.has_enemy else ())),
+            success_metric=_WON if self.has_enemy else "return",
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[EnvState, Observation]:
@@ -103,35 +143,54 @@ class JaxMARLEnv:
         steps = state.steps + 1
         over, at_limit = dones[_EVERYBODY].reshape(games), steps >= self.spec.episode_limit
         cut = at_limit if self.args.cut_at_limit else at_limit & ~over
-        metrics = {name: _per_game(infos, name, games, self.args.key) for name in self.spec.metrics}
+        metrics = {name: _per_game(infos, name, games, self.args.key) for name in self.args.metrics}
+        if self.has_enemy:
+            metrics[_WON] = self._won(inner)
         outcome = Outcome(self._paid(rewards, games), over & ~cut, cut, metrics)
         return _World(inner, steps), self._see(observations, inner), outcome
 
-    def _asks_for_masks(self, state: Any) -> bool:
-        """Whether the game says which actions are legal; JaxMARL's base class only raises an error."""
-        if not hasattr(self.game, "get_avail_actions"):
-            return False
-        try:
-            jax.eval_shape(self.game.get_avail_actions, state)
-        except NotImplementedError:
-            return False
-        return True
+    def _find_mask_method(self, states: Any) -> str | None:
+        """The method that says which actions are legal, if any; JaxMARL's base class has one that only raises."""
+        for name in _MASKS:
+            if hasattr(self.game, name):
+                try:
+                    jax.eval_shape(jax.vmap(getattr(self.game, name)), states)
+                except NotImplementedError:
+                    continue
+                return name
+        return None
 
-    def _see(self, observations: dict[str, Array], inner: Any) -> Observation:
-        rows = [_padded(observations[name], self.spec.obs_dim) for name in self.names]
-        obs = jnp.stack(rows, axis=1)
+    def _views(self, observations: Any) -> list[Array]:
+        """What each seat sees, flat, seats times [B, width]."""
+        if isinstance(observations, Mapping) and self.names[0] not in observations:
+            # STORM: [B, A, ...] and [B, features, A].
+            seen, carried = observations["observations"], observations["inventory"]
+            return [_flat((seen[:, seat], carried[:, :, seat])) for seat in range(len(self.names))]
+        return [_flat(view) for view in _by_seat(observations, self.names)]
+
+    def _won(self, inner: Any) -> Array:
+        """[B], 1 for battles in which only allies are left, as JaxMARL counts them."""
+        alive = inner.state.unit_alive
+        allies, enemies = alive[:, : self.game.num_allies], alive[:, self.game.num_allies :]
+        return (allies.any(axis=1) & ~enemies.any(axis=1)).astype(jnp.float32)
+
+    def _see(self, observations: Any, inner: Any) -> Observation:
+        obs = jnp.stack([_padded(view, self.spec.obs_dim) for view in self._views(observations)], axis=1)
         games = obs.shape[0]
         world = observations[_WORLD] if self.has_world else obs
         has_action = jnp.arange(self.spec.n_actions) < jnp.array(self.counts)[:, None]
         avail = jnp.broadcast_to(has_action, (games, *has_action.shape))
-        if self.masks_actions:
-            masks = jax.vmap(self.game.get_avail_actions)(inner)
-            stacked = jnp.stack([_padded(masks[name], self.spec.n_actions) > 0 for name in self.names], axis=1)
-            avail = avail & stacked
+        if self.mask_method is not None:
+            masks = _by_seat(jax.vmap(getattr(self.game, self.mask_method))(inner), self.names)
+            avail = avail & (jnp.stack([_padded(mask, self.spec.n_actions) for mask in masks], axis=1) > 0)
+            # A game that is over may leave a seat without any action; a mask is never empty here.
+            nothing = ~avail.any(axis=-1)
+            avail = avail.at[..., 0].set(avail[..., 0] | nothing)
         return Observation(obs, world.reshape(games, -1).astype(jnp.float32), avail)
 
-    def _paid(self, rewards: dict[str, Array], games: int) -> Array:
-        each = jnp.stack([rewards[name].reshape(games) for name in self.names], axis=1).astype(jnp.float32)
+    def _paid(self, rewards: Any, games: int) -> Array:
+        each = jnp.stack([reward.reshape(games) for reward in _by_seat(rewards, self.names)], axis=1)
+        each = each.astype(jnp.float32)
         if not self.args.common_reward:
             return each
         return each.sum(axis=1) if self.args.reward_scalarisation == "sum" else each.mean(axis=1)
@@ -143,10 +202,37 @@ def _count_of(space: Any, name: str, key: str) -> int:
     return int(space.n)
 
 
+def _own_limit(game: Any) -> int | None:
+    """Steps of a game's episode; some count them as rounds of rounds."""
+    if hasattr(game, "max_steps"):
+        return int(game.max_steps)
+    if hasattr(game, "num_inner_steps") and hasattr(game, "num_outer_steps"):
+        return int(game.num_inner_steps * game.num_outer_steps)
+    return None
+
+
+def _scenario(args: JaxMARLArgs) -> str:
+    """The game's name, with its map or layout where that was given by name."""
+    named = [args.kwargs[key] for key in ("scenario", "layout") if isinstance(args.kwargs.get(key), str)]
+    return scenario_name("_".join((args.key, *named)))
+
+
+def _by_seat(values: Any, names: Sequence[Any]) -> list[Any]:
+    """A list by seat from values keyed by agent, a tuple, or an array [B, A, ...]."""
+    if isinstance(values, Mapping):
+        return [values[name] for name in names]
+    return list(values) if isinstance(values, list | tuple) else [values[:, seat] for seat in range(len(names))]
+
+
+def _flat(values: Any) -> Array:
+    """All arrays [B, ...] of a seat's observation in a row, [B, width] float32."""
+    leaves = [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in jax.tree.leaves(values)]
+    return jnp.concatenate(leaves, axis=1)
+
+
 def _padded(values: Array, width: int) -> Array:
-    """[B, ...] -> [B, width] float32, with zeros behind."""
-    flat = values.reshape(values.shape[0], -1).astype(jnp.float32)
-    return jnp.pad(flat, ((0, 0), (0, width - flat.shape[1])))
+    """[B, narrower] -> [B, width] float32, with zeros behind."""
+    return jnp.pad(values.astype(jnp.float32), ((0, 0), (0, width - values.shape[1])))
 
 
 def _per_game(infos: dict[str, Any], name: str, games: int, key: str) -> Array:

@@ -49,7 +49,9 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
             )
             for agent in self.possible_agents
         }
-        self.action_spaces = {agent: spaces.Discrete(spec.n_actions) for agent in self.possible_agents}
+        self.action_spaces: dict[str, spaces.Discrete] = {
+            agent: spaces.Discrete(spec.n_actions) for agent in self.possible_agents
+        }
         self._game = SingleGame(env, seed)
 
     def observation_space(self, agent: str) -> spaces.Dict:

@@ -139,7 +139,7 @@ class Battle:
             self.rules, key, world.ally, world.enemy, ally_orders, enemy_orders, scripted
         )
         time = world.time + 1
-        won, lost, over = self._result(ally, enemy)
+        won, lost, over = self.result(ally, enemy)
         truncated = (time >= self.spec.episode_limit) & ~over
         reward = self.rewards(world.ally, world.enemy, ally, enemy, won, lost)
         metrics = {
@@ -176,7 +176,7 @@ class Battle:
             heal=jnp.zeros((len(table.healers), table.n, batch), bool),
         )
 
-    def _result(self, ally: Side, enemy: Side) -> tuple[Array, Array, Array]:
+    def result(self, ally: Side, enemy: Side) -> tuple[Array, Array, Array]:
         """(won, lost, over), each [B] bool. A side with only healers left is beaten; both beaten is a draw."""
         ally_stands = jnp.any(ally.alive & self.rules.ally.combat[:, None], axis=0)
         enemy_stands = jnp.any(enemy.alive & self.rules.enemy.combat[:, None], axis=0)

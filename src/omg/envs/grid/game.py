@@ -63,6 +63,7 @@ class GridGame(ABC):
             reward_per_agent=True,
             metrics=metrics,
             success_metric="reward_per_player",
+            map_shape=(self.map_view.channels, self.board.height, self.board.width),
         )
 
     # ----------------------------------------------------------------------------------------- the game's own rules

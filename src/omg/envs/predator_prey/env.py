@@ -82,6 +82,7 @@ class PredatorPrey:
             reward_per_agent=True,
             metrics=("touches", "predator_return"),
             success_metric="predator_return",
+            learner_seats=tuple(range(args.predators)),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[PredatorPreyState, Observation]:

@@ -9,17 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omg.modules.agents.base import Agent, AgentSizes
+from omg.modules.agents.conv import ConvAgent
 from omg.modules.agents.dueling import DuelingAgent
-from omg.modules.agents.idv_rnn import IndividualRNNAgent
+from omg.modules.agents.individual import IndividualAgent, IndividualConvAgent, IndividualRNNAgent
 from omg.modules.agents.inputs import as_one_hot
 from omg.modules.agents.mlp import MLPAgent
 from omg.modules.agents.rnn import RNNAgent
 
-__all__ = ["AGENTS", "Agent", "AgentSizes", "DuelingAgent", "IndividualRNNAgent", "MLPAgent", "RNNAgent", "as_one_hot"]
+__all__ = [
+    "AGENTS",
+    "Agent",
+    "AgentSizes",
+    "ConvAgent",
+    "DuelingAgent",
+    "IndividualAgent",
+    "IndividualConvAgent",
+    "IndividualRNNAgent",
+    "MLPAgent",
+    "RNNAgent",
+    "as_one_hot",
+]
 
 AGENTS: dict[str, Callable[..., Agent]] = {
     "rnn": RNNAgent,
     "idv_rnn": IndividualRNNAgent,
     "mlp": MLPAgent,
     "dueling": DuelingAgent,
+    "conv": ConvAgent,
+    "idv_conv": IndividualConvAgent,
 }

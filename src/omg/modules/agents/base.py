@@ -31,6 +31,8 @@ class AgentSizes(NamedTuple):
     """Width of the second layer of `mlp`; None: that of the first."""
     one_hot: int = 0
     """Whole numbers from minus this to this enter as one-hot vectors; 0: the observation enters as it is."""
+    map_shape: tuple[int, int, int] | None = None
+    """Pictures, height and width of the map that the observation begins with, for agents that look at it as one."""
 
     @property
     def seen_dim(self) -> int:

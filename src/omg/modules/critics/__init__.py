@@ -11,11 +11,25 @@ from collections.abc import Callable
 
 from omg.modules.critics.base import Critic, CriticSizes
 from omg.modules.critics.coma import COMACritic
-from omg.modules.critics.value import FeedForwardCritic, RecurrentCritic
+from omg.modules.critics.parts import PartsNetwork, SeatNetworks
+from omg.modules.critics.value import ConvCritic, FeedForwardCritic, IndividualConvCritic, RecurrentCritic
 
-__all__ = ["CRITICS", "COMACritic", "Critic", "CriticSizes", "FeedForwardCritic", "RecurrentCritic"]
+__all__ = [
+    "CRITICS",
+    "COMACritic",
+    "ConvCritic",
+    "Critic",
+    "CriticSizes",
+    "FeedForwardCritic",
+    "IndividualConvCritic",
+    "PartsNetwork",
+    "RecurrentCritic",
+    "SeatNetworks",
+]
 
 CRITICS: dict[str, Callable[..., Critic]] = {
     "rnn": RecurrentCritic,
     "mlp": FeedForwardCritic,
+    "conv": ConvCritic,
+    "idv_conv": IndividualConvCritic,
 }

@@ -27,6 +27,10 @@ class CriticSizes(NamedTuple):
     """Width of a feed-forward critic's second layer; None: that of the first."""
     n_actions: int = 0
     """U, of critics that value every action."""
+    n_agents: int = 0
+    """A, of critics with a network for every seat."""
+    map_shape: tuple[int, int, int] | None = None
+    """Pictures, height and width of the map that the first part begins with, for critics that look at it as one."""
 
     @property
     def input_dim(self) -> int:
@@ -37,26 +41,30 @@ class CriticSizes(NamedTuple):
 class Critic(Protocol):
     """A network, i.e. a pytree whose leaves are all float arrays."""
 
-    value: Linear
-    """[W, 1], the last layer."""
+    @property
+    def value(self) -> Linear:
+        """[W, 1], the last layer; with an axis A in front where every seat has a network."""
+        ...
 
-    def __call__(self, parts: Sequence[Array]) -> Array:
+    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
         """What episodes are worth to each seat from every slot on.
 
         Args:
             parts: Arrays [B or 1, T or 1, m or 1, width], which broadcast to [B, T, m, width].
+            seats: [B, 1, m] integers, None for all in their order; only critics with a network for every seat ask.
 
         Returns:
             [B, T, m].
         """
         ...
 
-    def try_features(self, parts: Sequence[Array], features: Array) -> Array:
+    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
         """What the slots would be worth with other features, each after what really came before it.
 
         Args:
             parts: As above; the last one are the features.
             features: [B, T', K, m, width], K alternatives for each of the first T' slots.
+            seats: As above.
 
         Returns:
             [B, T', K, m].

@@ -1,4 +1,4 @@
-"""`rnn` and `mlp`: what the game is worth to a seat, with and without memory of what came before."""
+"""`rnn`, `mlp`, `conv`, `idv_conv`: what the game is worth to a seat, with and without memory of what came before."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.critics.base import CriticSizes, alternatives, weigh_parts
+from omg.modules.critics.parts import SeatNetworks
 from omg.modules.layers import Linear
 from omg.modules.recurrent import gru_cell, unroll_rows
 
@@ -35,11 +36,11 @@ class RecurrentCritic(eqx.Module):
         self.hidden_gates = Linear(sizes.hidden_dim, 3 * sizes.hidden_dim, key=keys[2])
         self.value = Linear(sizes.hidden_dim, 1, key=keys[3])
 
-    def __call__(self, parts: Sequence[Array]) -> Array:
+    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
         """See `Critic.__call__`: parts -> [B, T, m]."""
         return self.value(self._remember(parts))[..., 0]
 
-    def try_features(self, parts: Sequence[Array], features: Array) -> Array:
+    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
         """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
         hidden, steps = self._remember(parts), features.shape[1]
         before = jnp.concatenate([jnp.zeros_like(hidden[:, :1]), hidden[:, : steps - 1]], axis=1)
@@ -75,11 +76,48 @@ class FeedForwardCritic(eqx.Module):
         self.fc2 = Linear(sizes.hidden_dim, second, key=keys[1])
         self.value = Linear(second, 1, key=keys[2])
 
-    def __call__(self, parts: Sequence[Array]) -> Array:
+    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
         """See `Critic.__call__`: parts -> [B, T, m]."""
         hidden = jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts))
         return self.value(jax.nn.relu(self.fc2(hidden)))[..., 0]
 
-    def try_features(self, parts: Sequence[Array], features: Array) -> Array:
+    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
         """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
         return self([*alternatives(parts[:-1], features.shape[1]), features])
+
+
+class ConvCritic(eqx.Module):
+    """A `PartsNetwork`: convolutions over the map, if there is one, then the layers of `mlp`."""
+
+    networks: SeatNetworks
+
+    def __init__(self, sizes: CriticSizes, *, key: Array):
+        self.networks = SeatNetworks(sizes, 1, n_agents=self._networks(sizes), key=key)
+
+    @staticmethod
+    def _networks(sizes: CriticSizes) -> int | None:
+        """Number of networks; None for one that all seats share."""
+        return None
+
+    @property
+    def value(self) -> Linear:
+        """[W, 1], or [A, W, 1]."""
+        return self.networks.networks.value
+
+    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
+        """See `Critic.__call__`: parts -> [B, T, m]."""
+        return self.networks(parts, seats)[..., 0]
+
+    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
+        """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
+        tried = [*alternatives(parts[:-1], features.shape[1]), features]
+        return self(tried, None if seats is None else seats[:, :, None])
+
+
+class IndividualConvCritic(ConvCritic):
+    """`conv`, one per seat."""
+
+    @staticmethod
+    def _networks(sizes: CriticSizes) -> int | None:
+        """One for every seat."""
+        return sizes.n_agents

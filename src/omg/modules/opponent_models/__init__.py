@@ -14,6 +14,7 @@ from omg.modules.opponent_models.base import (
     ModelTargets,
     OpponentModel,
     SupervisedModel,
+    others_of,
     others_one_hot,
     own_action,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "SubgoalInference",
     "SubgoalModel",
     "SupervisedModel",
+    "others_of",
     "others_one_hot",
     "own_action",
     "pick_offset",

@@ -5,10 +5,11 @@ from omg.modules.planning.networks import (
     MapTrunk,
     PlanningSizes,
     PolicyValueNetwork,
-    apart,
     co_player_logits,
+    each,
     goal_logits,
     masked,
+    on_cpu,
     stacked,
 )
 
@@ -17,9 +18,10 @@ __all__ = [
     "MapTrunk",
     "PlanningSizes",
     "PolicyValueNetwork",
-    "apart",
     "co_player_logits",
+    "each",
     "goal_logits",
     "masked",
+    "on_cpu",
     "stacked",
 ]

@@ -1,8 +1,9 @@
-"""`idv_rnn`: the network of `rnn` once per seat with separate parameters, run as one batched product."""
+"""`idv_rnn`, `idv_conv`: a network once per seat with separate parameters, run as one batched product."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -10,27 +11,34 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
+from omg.modules.agents.conv import ConvAgent
 from omg.modules.agents.inputs import check_features
 from omg.modules.agents.rnn import RNNAgent
 
+Network = RNNAgent | ConvAgent
 
-class IndividualRNNAgent(eqx.Module):
-    """One network per seat."""
 
-    seats: RNNAgent
+class IndividualAgent(eqx.Module):
+    """One network per seat; a subclass names which."""
+
+    network: ClassVar[Callable[..., Any]]
+    """Builds the network of one seat."""
+    seats: Any
     """Stacked: every array has a leading axis A."""
     sizes: AgentSizes = eqx.field(static=True)
 
     def __init__(self, sizes: AgentSizes, *, key: Array):
         self.sizes = sizes
-        self.seats = jax.vmap(lambda seat_key: RNNAgent(sizes, key=seat_key))(jax.random.split(key, sizes.n_agents))
+        build = type(self).network
+        self.seats = jax.vmap(lambda seat_key: build(sizes, key=seat_key))(jax.random.split(key, sizes.n_agents))
 
     def initial(self, batch: int, seats: int | None = None) -> Array:
         """Zeros, [B, A, H]."""
-        return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self.sizes.hidden_dim))
+        initial: Array = self.seats.initial(batch, seats)
+        return initial
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, 3H]."""
+        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
         check_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
         return self.activate(x if features is None else x + self.weigh_features(features, seats), seats)
@@ -42,32 +50,32 @@ class IndividualRNNAgent(eqx.Module):
         rows = jnp.concatenate([obs, last_action[..., None].astype(obs.dtype)], axis=-1)
         everyone = jnp.arange(self.sizes.n_agents)
 
-        def weigh(net: RNNAgent, rows: Array, seat: Array) -> Array:
+        def weigh(net: Network, rows: Array, seat: Array) -> Array:
             return net.weigh_inputs(rows[..., None, :-1], rows[..., None, -1].astype(jnp.int32), seat[None])[..., 0, :]
 
         return self._by_seat(lambda nets, x: _over_seats(weigh, nets, x, everyone), seats, rows)
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
         """[..., A, F] -> [..., A, W]."""
-        return self._by_seat(lambda nets, x: _over_seats(RNNAgent.weigh_features, nets, x), seats, features)
+        return self._by_seat(lambda nets, x: _over_seats(_weigh_features, nets, x), seats, features)
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., A, W] -> [..., A, 3H]."""
-        return self._by_seat(lambda nets, x: _over_seats(RNNAgent.activate, nets, x), seats, x)
+        """[..., A, W] -> [..., A, G]."""
+        return self._by_seat(lambda nets, x: _over_seats(_activate, nets, x), seats, x)
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """[..., A, 3H], [..., A, H] -> [..., A, H]."""
-        over_seats = jax.vmap(RNNAgent.step, in_axes=(0, -2, -2), out_axes=-2)
+        """[..., A, G], [..., A, H] -> [..., A, H]."""
+        over_seats = jax.vmap(_step, in_axes=(0, -2, -2), out_axes=-2)
         return self._by_seat(over_seats, seats, gates_in, h)
 
     def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """[B, T, A, 3H], [B, A, H] -> [B, T, A, H]."""
-        over_seats = jax.vmap(RNNAgent.unroll, in_axes=(0, -2, -2), out_axes=-2)
+        """[B, T, A, G], [B, A, H] -> [B, T, A, H]."""
+        over_seats = jax.vmap(_unroll, in_axes=(0, -2, -2), out_axes=-2)
         return self._by_seat(over_seats, None if seats is None else seats[:, None], gates_in, h0)
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
         """[..., A, H] -> [..., A, U]."""
-        return self._by_seat(lambda nets, x: _over_seats(RNNAgent.head, nets, x), seats, h)
+        return self._by_seat(lambda nets, x: _over_seats(_head, nets, x), seats, h)
 
     def _by_seat(self, run: Callable[..., Array], seats: Array | None, *rows: Array) -> Array:
         """Runs each row [..., m, X] through the network of its seat.
@@ -82,6 +90,40 @@ class IndividualRNNAgent(eqx.Module):
         return jnp.take_along_axis(every, index, axis=-2)[..., 0, :]
 
 
-def _over_seats(function: Callable[..., Array], nets: RNNAgent, rows: Array, *per_seat: Array) -> Array:
+class IndividualRNNAgent(IndividualAgent):
+    """`rnn`, one per seat."""
+
+    network = RNNAgent
+    seats: RNNAgent
+
+
+class IndividualConvAgent(IndividualAgent):
+    """`conv`, one per seat."""
+
+    network = ConvAgent
+    seats: ConvAgent
+
+
+def _weigh_features(net: Network, features: Array) -> Array:
+    return net.weigh_features(features)
+
+
+def _activate(net: Network, x: Array) -> Array:
+    return net.activate(x)
+
+
+def _step(net: Network, gates_in: Array, h: Array) -> Array:
+    return net.step(gates_in, h)
+
+
+def _unroll(net: Network, gates_in: Array, h0: Array) -> Array:
+    return net.unroll(gates_in, h0)
+
+
+def _head(net: Network, h: Array) -> Array:
+    return net.head(h)
+
+
+def _over_seats(function: Callable[..., Array], nets: Network, rows: Array, *per_seat: Array) -> Array:
     """[..., A, X] -> [..., A, Y], network by network."""
     return jax.vmap(function, in_axes=(0, -2, *(0 for _ in per_seat)), out_axes=-2)(nets, rows, *per_seat)

@@ -1,0 +1,231 @@
+"""`hop_mac`: players that infer what the others are after and search the game for what to do about it.
+
+At every step a player follows what each co-player just did, draws what they may be after, searches a tree for each of
+these samples in the game itself, and acts by the mean value of each action over the trees. `omg.planning.inference`
+says what is inferred; everything else here does not depend on it.
+
+It needs nothing but its view: the position is read off the global state, which these games show to everybody.
+
+Letters in shapes: N games, m seats that it has, f seats that it plans for, J co-players of each, A seats, U actions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from pydantic import BaseModel
+
+from omg.controllers.base import PlayerView
+from omg.envs import ENVS, parse_env_args
+from omg.envs.base import Observation
+from omg.envs.grid import GridGame
+from omg.planning.batches import Axes, batched
+from omg.planning.beliefs import BeliefSettings
+from omg.planning.inference import INFERENCES, Inference, InferenceSettings, Moment
+from omg.planning.minds import Minds, network_sizes, new_minds
+from omg.planning.parts import plan_in_parts
+from omg.planning.search import SearchSettings, choose
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.envs.base import EnvSpec
+
+EXPLORATION = {"stag_hunt": 1.0, "snowdrift": 15.0}
+"""The search's c where the configuration leaves it open: it is in units of the game's rewards."""
+
+
+@dataclass(frozen=True)
+class PlannerSettings:
+    """How a planning player thinks. Static."""
+
+    model: str
+    """A key of `INFERENCES`."""
+    inference: InferenceSettings
+    search: SearchSettings
+    limit_bytes: int
+    """Memory that the trees of one step may take."""
+    test_greedy: bool = True
+    """Whether it takes its best action when it is tested, instead of drawing one."""
+
+
+class PlannerMemory(NamedTuple):
+    """What a planning player remembers within N episodes."""
+
+    inferred: Any
+    """Of the inference, leaves [N, ...]."""
+    before: Any
+    """The position of the step before, leaves [N, ...]."""
+
+
+class PlannerCarry(NamedTuple):
+    """The same for a player that has all seats, with what everybody did last."""
+
+    seats: PlannerMemory
+    last_actions: Array
+    """[N, A] int32, -1 before the first step."""
+
+
+class HOPMac(eqx.Module):
+    """The networks of a planning player, and what it has learned about the others from episode to episode.
+
+    Satisfies `base.Policy` (it has all seats) and `base.Player` (it has some). With networks for every seat it always
+    plans for all of them and acts in those that it has.
+    """
+
+    minds: Minds
+    """Leaves [P, ...]: a set of networks for every seat (P = A), or one for whatever seat it has (P = 1)."""
+    prior: Array
+    """[P, J, outcomes], see `omg.planning.beliefs`; counted, never learned by gradients. No outcomes without goals."""
+    game_name: str = eqx.field(static=True)
+    game_args: BaseModel = eqx.field(static=True)
+    settings: PlannerSettings = eqx.field(static=True)
+    explores: bool = eqx.field(static=True, default=True)
+    """Whether actions are drawn; otherwise the best one is taken."""
+
+    reads_state = True
+    """The position is read off the global state."""
+    acts_at_end = False
+    """Searching a position that nothing follows would be in vain."""
+
+    @property
+    def game(self) -> GridGame:
+        """The rules."""
+        return shared_game(self.game_name, self.game_args)
+
+    @property
+    def inference(self) -> Inference:
+        """What is made of the others."""
+        return INFERENCES[self.settings.model](self.game, self.settings.inference)
+
+    @property
+    def every_seat(self) -> bool:
+        """Whether each seat has networks of its own."""
+        return self.prior.shape[-3] > 1
+
+    def initial(self, batch: int, key: Array | None = None) -> PlannerCarry:
+        """Memory at the start of `batch` episodes."""
+        players = self.game.spec.n_agents
+        return PlannerCarry(self.initial_seats(batch, players), jnp.full((batch, players), -1, jnp.int32))
+
+    def act(
+        self, observation: Observation, memory: PlannerCarry, key: Array, epsilon: Array | float
+    ) -> tuple[Array, PlannerCarry, dict[str, Array]]:
+        """See `Policy.act`; stores what `act_seats` does."""
+        games, players = observation.avail.shape[:2]
+        seats = jnp.broadcast_to(jnp.arange(players), (games, players))
+        view = PlayerView(observation.obs, observation.state, observation.avail, seats, memory.last_actions)
+        actions, kept, record = self.act_seats(view, memory.seats, key, epsilon)
+        return actions, PlannerCarry(kept, actions), record
+
+    def lineup(self, memory: PlannerCarry) -> None:
+        """One algorithm in all seats."""
+
+    def initial_seats(self, batch: int, seats: int) -> PlannerMemory:
+        """Memory at the start of `batch` episodes with `seats` seats each."""
+        before = self.game.from_world(jnp.zeros((batch, self.game.spec.state_dim)))
+        planned = self.game.spec.n_agents if self.every_seat else seats
+        return PlannerMemory(self.inference.initial(batch, planned), before)
+
+    def act_seats(
+        self, view: PlayerView, memory: PlannerMemory, key: Array, epsilon: Array | float
+    ) -> tuple[Array, PlannerMemory, dict[str, Array]]:
+        """See `Player.act_seats`.
+
+        Stores `search_policy` [N, m, U], `search_value` [N, m], and what the inference records.
+        """
+        del epsilon
+        arrays, rest = eqx.partition(self, eqx.is_array)
+        think = batched(partial(_think, rest))
+        found: tuple[Array, PlannerMemory, dict[str, Array]] = think(
+            arrays, view.state, view.seats, view.last_actions, memory, key
+        )
+        return found
+
+    def think(
+        self, state: Array, own_seats: Array, last_actions: Array, memory: PlannerMemory, key: Array, *, axes: Axes
+    ) -> tuple[Array, PlannerMemory, dict[str, Array]]:
+        """One decision: the global state [N, S], own seats [N, m] and last actions [N, A] -> as `act_seats`."""
+        game, inference, settings = self.game, self.inference, self.settings
+        games, players = last_actions.shape
+        everybody = jnp.broadcast_to(jnp.arange(players), (games, players))
+        seats = (everybody if self.every_seat else own_seats).astype(jnp.int32)
+        minds = self.minds if self.every_seat else jax.tree.map(lambda leaf: leaf[0], self.minds)
+        infer_key, search_key, act_key = jax.random.split(key, 3)
+        # Pieces keep their numbers from step to step, so that a belief about the third drift stays with it.
+        position = game.from_world(state, memory.before)
+        moment = Moment(memory.before, last_actions, position, seats)
+        inferred = inference.infer(minds, self.every_seat, self.prior, moment, memory.inferred, infer_key)
+        planned = plan_in_parts(
+            game,
+            inference.judge(minds, self.every_seat),
+            settings.search,
+            position,
+            seats,
+            inferred.trees,
+            search_key,
+            limit_bytes=settings.limit_bytes,
+            axes=axes,
+        )
+        actions = choose(planned, act_key, explore=self.explores)
+        record = {"search_policy": planned.policy, "search_value": planned.value, **inferred.record}
+        if self.every_seat:
+            actions, record = jax.tree.map(lambda values: _rows(values, own_seats), (actions, record))
+        return actions.astype(jnp.int32), PlannerMemory(inferred.memory, position), record
+
+    def tested(self) -> HOPMac:
+        """The same player as it is tested and saved: it takes the best action."""
+        return dataclasses.replace(self, explores=not self.settings.test_greedy)
+
+
+def _think(rest: HOPMac, axes: Axes, arrays: HOPMac, *given: Any) -> tuple[Array, PlannerMemory, dict[str, Array]]:
+    """`HOPMac.think` of a player whose arrays are given apart, so that they can be mapped."""
+    return eqx.combine(arrays, rest).think(*given, axes=axes)
+
+
+@lru_cache
+def shared_game(name: str, args: BaseModel) -> GridGame:
+    """One game object for all players of a configured game: programs are compiled for each one."""
+    game: Any = ENVS[name].build(args)
+    return game
+
+
+def _rows(values: Array, seats: Array) -> Array:
+    """What belongs to some seats: values [N, A, ...], seats [N, m] -> [N, m, ...]."""
+    return jnp.take_along_axis(values, seats.reshape(*seats.shape, *(1,) * (values.ndim - 2)), axis=1)
+
+
+def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> HOPMac:
+    """Builds a planning player for a game with newly drawn networks.
+
+    In self-play every seat has its own; in a team there is one set for whatever seat the player gets.
+
+    Args:
+        config: Names the game, the sizes of the networks and how to search.
+        spec: The game.
+        key: Consumed.
+        partners: Not used.
+    """
+    args = parse_env_args(config.env, config.env_args)
+    game = shared_game(config.env, args)
+    exploration = EXPLORATION.get(config.env, 1.0) if config.hop_exploration is None else config.hop_exploration
+    beliefs = BeliefSettings(config.hop_belief_within, config.hop_belief_between, config.hop_belief_alpha)
+    settings = PlannerSettings(
+        model=config.hop_model,
+        inference=InferenceSettings(config.hop_samples, beliefs),
+        search=SearchSettings(config.hop_simulations, exploration, config.gamma, config.hop_beta),
+        limit_bytes=config.hop_search_bytes,
+        test_greedy=config.test_greedy,
+    )
+    inference = INFERENCES[settings.model](game, settings.inference)
+    players = spec.n_agents if config.team is None else 1
+    sizes = network_sizes(game, inference.goal_dim, hidden=config.hop_hidden_dim)
+    keys = jax.random.split(key, players)
+    minds = jax.vmap(lambda each: new_minds(sizes, spec.n_agents, each, own_goal=inference.own_goal))(keys)
+    return HOPMac(minds, inference.new_prior(players, spec.n_agents - 1), config.env, args, settings)

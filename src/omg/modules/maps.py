@@ -1,0 +1,53 @@
+"""Observations that begin with a map: convolutions over the map, everything behind it as it is."""
+
+from __future__ import annotations
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.modules.layers import Conv3x3
+
+MapShape = tuple[int, int, int]
+"""Pictures, height and width of the map at the front of a vector."""
+
+FILTERS = (16, 32, 32)
+"""Pictures behind each convolution."""
+
+
+class MapEncoder(eqx.Module):
+    """Three convolutions of 3 x 3 cells with ReLU over the map that vectors begin with; nothing where there is none."""
+
+    convolutions: tuple[Conv3x3, ...]
+    shape: MapShape | None = eqx.field(static=True)
+
+    def __init__(self, shape: MapShape | None, *, key: Array):
+        self.shape = shape
+        self.convolutions = ()
+        if shape is not None:
+            depths, keys = (shape[0], *FILTERS), jax.random.split(key, len(FILTERS))
+            self.convolutions = tuple(
+                Conv3x3(inputs, outputs, key=conv_key)
+                for inputs, outputs, conv_key in zip(depths[:-1], depths[1:], keys, strict=True)
+            )
+
+    def __call__(self, vectors: Array) -> Array:
+        """[..., O] -> [..., encoded_dim(O, shape)]: the last pictures, then what stands behind the map."""
+        if self.shape is None:
+            return vectors
+        size = math.prod(self.shape)
+        pictures = vectors[..., :size].reshape(*vectors.shape[:-1], *self.shape)
+        for convolution in self.convolutions:
+            pictures = jax.nn.relu(convolution(pictures))
+        flat = pictures.reshape(*vectors.shape[:-1], -1)
+        return jnp.concatenate([flat, vectors[..., size:]], axis=-1)
+
+
+def encoded_dim(width: int, shape: MapShape | None) -> int:
+    """Width that vectors of a given width have behind a `MapEncoder`."""
+    if shape is None:
+        return width
+    return width - math.prod(shape) + FILTERS[-1] * shape[1] * shape[2]

@@ -1,0 +1,73 @@
+"""Searches under `jax.vmap`: seeds of a run, players of a pool.
+
+A plain `vmap` spoils a search. Its loops end when every tree has arrived, and where that differs from one mapped search
+to the next, each step of a loop copies all trees. So whole searches are mapped by a rule of their own (`batched`): one
+after the other on a CPU, where the networks are fastest one by one; together elsewhere, with loops that end when the
+trees of all of them have arrived (`anywhere`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.custom_batching import custom_vmap
+
+from omg.modules.planning import on_cpu
+
+Axes = tuple[str, ...]
+"""Names of the mapped axes whose searches run together."""
+
+
+def anywhere(flags: Array, axes: Axes) -> Array:
+    """Whether any flag is set, here or in the searches that run together with this one; a bool scalar."""
+    found = jnp.any(flags)
+    return jax.lax.pmax(found.astype(jnp.int32), axes) > 0 if axes else found
+
+
+def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ...] = ()) -> Callable[..., Any]:
+    """A function that searches, ready for any `vmap` around it.
+
+    Args:
+        function: takes `Axes` and then pytrees of arrays, and holds no other arrays. No gradients pass through it.
+        axes: for the rule itself: mapped axes so far, the innermost first.
+        places: for the rule itself: what of the arguments each of them maps, as `in_axes` of `jax.vmap`.
+
+    Returns:
+        the same function without its first argument.
+    """
+
+    def call(*arguments: Any) -> Any:
+        mapped = lambda *own: function(axes, *own)  # noqa: E731
+        for axis, place in zip(axes, places, strict=True):
+            mapped = jax.vmap(mapped, in_axes=place, axis_name=axis)
+        return mapped(*arguments)
+
+    guarded = custom_vmap(call)
+
+    def rule(size: int, is_mapped: Any, *arguments: Any) -> tuple[Any, Any]:
+        if size > 1 and not on_cpu():
+            place = jax.tree.map(lambda mapped: 0 if mapped else None, tuple(is_mapped))
+            found = batched(function, (*axes, f"searches_{len(axes)}"), (*places, place))(*arguments)
+        else:
+            leaves, structure = jax.tree.flatten(tuple(arguments))
+            flags = jax.tree.leaves(tuple(is_mapped))
+
+            def one(mine: list[Array]) -> Any:
+                rest = iter(mine)
+                chosen = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
+                return guarded(*jax.tree.unflatten(structure, chosen))
+
+            own = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+            if size > 1:
+                found = jax.lax.map(one, own)
+            else:
+                found = jax.tree.map(lambda leaf: leaf[None], one([leaf[0] for leaf in own]))
+        return found, jax.tree.map(lambda _: True, found)
+
+    guarded.def_vmap(rule)
+    wrapped: Callable[..., Any] = guarded
+    return wrapped

@@ -1,0 +1,50 @@
+"""Records of a run in other tools' formats.
+
+A new one is a module with `check` and `build` (see `TrackerKind`), a line in `TRACKERS`, and its name in
+`NAMES["tracker"]` of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from omg.config import Config
+from omg.tracking.trackers import sacred, tensorboard
+from omg.tracking.trackers.base import Tracker, TrackerGroup, TrackerKind
+
+if TYPE_CHECKING:
+    from omg.tracking.folder import RunFolder
+
+__all__ = ["TRACKERS", "Tracker", "TrackerGroup", "TrackerKind", "build_trackers", "check_trackers"]
+
+TRACKERS: dict[str, TrackerKind] = {
+    "tensorboard": TrackerKind(tensorboard.check, tensorboard.build),
+    "sacred": TrackerKind(sacred.check, sacred.build),
+}
+"""Word of the key `tracker` -> what it means."""
+
+
+def chosen_trackers(config: Config) -> tuple[str, ...]:
+    """The trackers of a run: those of the key `tracker`, and TensorBoard where `use_tensorboard` asks for it."""
+    always = ("tensorboard",) if config.use_tensorboard else ()
+    return tuple(dict.fromkeys((*always, *config.tracker)))
+
+
+def check_trackers(config: Config) -> None:
+    """Refuses trackers that cannot work on this machine, before there is a run folder.
+
+    Raises:
+        UserError: a package is missing (the message says how to install it), or settings contradict each other.
+    """
+    sacred.check_unused(config)
+    for name in chosen_trackers(config):
+        TRACKERS[name].check(config)
+
+
+def build_trackers(folder: RunFolder, config: Config, warn: Callable[[str], None]) -> TrackerGroup:
+    """The trackers of a run; `warn` is told of those that fail."""
+    trackers: dict[str, Tracker] = {}
+    for name in chosen_trackers(config):
+        trackers |= TRACKERS[name].build(folder, config)
+    return TrackerGroup(trackers, warn)

@@ -1,0 +1,40 @@
+"""The plan of a pipeline of seconds, with everything in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from omg.config import read_yaml
+from tiny import GAME, SETTINGS
+
+RUN = {**SETTINGS, "t_max": 300, "save_buffer": False}
+PLAN: dict[str, Any] = {
+    "name": "small",
+    "game": {"env_config": "foraging", "env_args": GAME},
+    "pool": {
+        "training": {"d3qn": 1},
+        "heldout": {"d3qn": 1},
+        "scripted": {"nearest_food": "training", "random": "heldout"},
+        "episodes": 8,
+        **RUN,
+    },
+    "prior": {**RUN, "subgoal_dim": 4},
+    "train": {**RUN, "seeds": 3, "subgoal_dim": 4, "am_hidden_dim": 8},
+    "agents": {"d3qn": None, "omg": {"config": "d3qn_omg", "subgoal_mode": "conservative"}},
+    "evaluation": {"episodes": 4, "crossplay_episodes": 4, "inference_episodes": 12},
+    "report": {"metric": "own_return", "names": {"d3qn": "D3QN", "omg": "OMG"}},
+}
+
+
+def changed(*words: str) -> dict[str, Any]:
+    """The small plan with some keys set."""
+    values = json.loads(json.dumps(PLAN))
+    for word in words:
+        key, _, text = word.partition("=")
+        *path, last = key.split(".")
+        node = values
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = read_yaml(text)
+    return values

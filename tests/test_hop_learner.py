@@ -1,0 +1,246 @@
+"""What a planning player learns from: returns, goals in hindsight, seats, the prior; and how well it understands."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from omg.components import EpisodeBatch
+from omg.config import resolve
+from omg.controllers import HOPMac, TeamDraw, TeamPart
+from omg.envs import make_env
+from omg.envs.grid import STAY
+from omg.learners.hop import HOPLearner, HOPState, discounted, set_loss
+from omg.learners.hop_measures import _confusion, _phase, replayed
+from omg.planning import hindsight
+
+GAMES, STEPS, SEATS = 12, 7, 3
+GAME: dict[str, Any] = {
+    "size": 3, "players": SEATS, "hares": 2, "stags": 1, "blocks": 0, "episode_limit": STEPS
+}  # fmt: skip
+SMALL: dict[str, Any] = {
+    "hop_simulations": 2, "hop_samples": 1, "hop_hidden_dim": 16, "hop_epochs": 1, "hop_minibatches": 2, "lr": 1e-3
+}  # fmt: skip
+
+
+def learner(name: str = "hop", team: TeamDraw | None = None, **changes: Any) -> HOPLearner:
+    config = resolve(name, "stag_hunt", {**SMALL, "env_args": GAME, **changes}).config
+    return HOPLearner(config, make_env("stag_hunt", **GAME).spec, team)
+
+
+@cache
+def started() -> tuple[HOPLearner, HOPState]:
+    made = learner()
+    return made, jax.jit(made.init)(jax.random.PRNGKey(0))
+
+
+@cache
+def episodes() -> EpisodeBatch:
+    """Episodes of players who do anything legal, with made-up search policies."""
+    env = make_env("stag_hunt", **GAME)
+    rng = np.random.default_rng(0)
+    world, seen = env.reset(jax.random.PRNGKey(1), GAMES)
+    step = jax.jit(env.step)
+    alive = np.ones(GAMES, bool)
+    slots: list[dict[str, Any]] = []
+    for time in range(STEPS + 1):
+        avail = np.asarray(seen.avail)
+        chance = avail * rng.random(avail.shape)
+        # Hunting is liked, so that goals are reached.
+        actions = (chance * np.array([1, 1, 1, 1, 0.3, 9, 9])).argmax(axis=-1)
+        policy = (chance / chance.sum(axis=-1, keepdims=True)).astype(np.float32)
+        slot = {"obs": seen.obs, "state": seen.state, "avail": avail, "actions": actions, "policy": policy}
+        world, seen, outcome = step(jax.random.PRNGKey(time), world, jnp.asarray(actions))
+        slot["reward"] = np.where(alive[:, None], outcome.reward, 0.0)
+        slot["terminated"], slot["filled"] = np.asarray(outcome.terminated) & alive, alive & (time < STEPS)
+        alive = alive & ~np.asarray(outcome.terminated | outcome.truncated)
+        slots.append(slot)
+    arrays = {name: np.stack([np.asarray(slot[name]) for slot in slots], axis=1) for name in slots[0]}
+    policy = arrays.pop("policy")
+    return EpisodeBatch(**arrays, seat=None, records={"search_policy": policy})  # type: ignore[arg-type]
+
+
+def test_returns_are_what_really_followed() -> None:
+    reward = np.random.default_rng(0).normal(size=(2, 5, 3))
+    expected = np.zeros_like(reward)
+    for time in range(5):
+        expected[:, time] = sum(0.9**ahead * reward[:, time + ahead] for ahead in range(5 - time))
+    np.testing.assert_allclose(discounted(jnp.asarray(reward), 0.9), expected, atol=1e-5)
+
+
+@cache
+def lessons() -> tuple[Any, Any]:
+    made, state = started()
+    return jax.jit(lambda batch: made._lessons(state.mac, batch))(episodes())
+
+
+def test_every_seat_learns_from_its_own_view_and_search() -> None:
+    found, outcome = lessons()
+    batch, mac = episodes(), started()[1].mac
+    seen = np.asarray(mac.game.map_view.maps(batch.obs[:, :-1]))
+    policy = batch.records["search_policy"]
+    rewards = batch.reward[:, :-1]
+    assert outcome.shape == (GAMES, SEATS, SEATS - 1)
+    for seat in range(SEATS):
+        maps = np.asarray(found.maps[seat]).reshape(GAMES, STEPS, *found.maps.shape[2:])
+        filled = np.asarray(batch.filled[:, :-1])
+        np.testing.assert_array_equal(maps[filled], seen[filled][:, seat])
+        np.testing.assert_array_equal(found.policy[seat].reshape(GAMES, STEPS, -1), policy[:, :-1, seat])
+        expected = np.zeros((GAMES, STEPS + 1))
+        for time in range(STEPS)[::-1]:
+            expected[:, time] = rewards[:, time, seat] * filled[:, time] + 0.95 * expected[:, time + 1]
+        np.testing.assert_allclose(found.returns[seat].reshape(GAMES, STEPS), expected[:, :-1], atol=1e-5)
+        others = [other for other in range(SEATS) if other != seat]
+        np.testing.assert_array_equal(
+            found.actions[seat].reshape(GAMES, STEPS, -1), np.asarray(batch.actions)[:, :-1][..., others]
+        )
+
+
+def test_who_has_left_teaches_nobody_to_stay() -> None:
+    found, _ = lessons()
+    batch, mac = episodes(), started()[1].mac
+    state = jax.tree.map(np.asarray, jax.jit(lambda: replayed(mac.game, batch.state[:, :-1]))())
+    left = ~state.hunting | ~np.asarray(batch.filled[:, :-1])[..., None]
+    assert 0.1 < left.mean() < 0.9
+    for seat in range(SEATS):
+        others = [other for other in range(SEATS) if other != seat]
+        known = np.asarray(found.known[seat]).reshape(GAMES, STEPS, -1) > 0
+        assert known.any()
+        assert not known[left[..., others]].any()
+        assert not np.asarray(found.mask[seat]).reshape(GAMES, STEPS)[left[..., seat]].any()
+        # Whoever is left without a goal in the end teaches nothing either.
+        seen = hindsight(mac.inference.goals, state, batch.actions[:, :-1], batch.filled[:, :-1])
+        assert not known[~np.asarray(seen.known)[..., others]].any()
+    stays = np.asarray(batch.actions)[:, :-1][left & np.asarray(batch.filled[:, :-1])[..., None]]
+    assert stays.size > 5
+    assert (stays == STAY).all()
+
+
+def test_the_loss_is_that_of_its_parts() -> None:
+    found, _ = lessons()
+    mind, part = jax.tree.map(lambda leaf: leaf[1], (started()[1].mac.minds, found))
+
+    @jax.jit
+    def answers() -> Any:
+        own = mind.own(part.maps, part.time)
+        others = [
+            jax.tree.map(lambda leaf, place=place: leaf[place], mind.others)(part.maps, part.time, part.goal[:, place])
+            for place in range(SEATS - 1)
+        ]
+        return set_loss(mind, part), own, jnp.stack(others, axis=1)
+
+    (loss, metrics), (logits, value), said = jax.tree.map(np.asarray, answers())
+    part = jax.tree.map(np.asarray, part)
+
+    def log_chances(values: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        weights = np.where(legal, np.exp(values.astype(np.float64)), 0.0)
+        return np.log(np.maximum(weights / weights.sum(axis=-1, keepdims=True), 1e-30))
+
+    own = -(part.policy * np.where(part.legal[:, 0], log_chances(logits, part.legal[:, 0]), 0)).sum(axis=-1)
+    policy_loss = (own * part.mask).sum() / part.mask.sum()
+    value_loss = ((value - part.returns) ** 2 * part.mask).sum() / part.mask.sum()
+    done = np.take_along_axis(log_chances(said, part.legal[:, 1:]), part.actions[..., None], axis=-1)[..., 0]
+    model_loss = -(done * part.known).sum() / part.known.sum()
+    assert metrics["policy_loss"] == pytest.approx(policy_loss, rel=1e-4)
+    assert metrics["value_loss"] == pytest.approx(value_loss, rel=1e-4)
+    assert metrics["model_loss"] == pytest.approx(model_loss, rel=1e-4)
+    assert loss == pytest.approx(0.5 * (policy_loss + value_loss) + model_loss, rel=1e-4)
+
+
+def test_updates_lower_the_loss_and_the_prior_follows_outcomes() -> None:
+    made, state = started()
+    assert made.policy(state) is state.mac
+    assert int(state.updates) == 0
+    batch = made.keep(episodes())
+    assert batch.obs.shape[2] == 0
+    update = jax.jit(lambda state, batch, key: made.update(state, batch, 0, 0, key))
+    losses = []
+    after = state
+    for number in range(6):
+        after, metrics = update(after, batch, jax.random.PRNGKey(number))
+        losses.append(float(metrics["loss"]))
+    assert losses[-1] < losses[0] - 0.2
+    assert 0 < float(metrics["grad_norm"]) < 1e3
+    assert int(after.updates) == 6
+    outcome = np.asarray(lessons()[1])
+    expected = np.full((SEATS, SEATS - 1, 2), 0.5)
+    for episode in outcome.tolist() * 6:
+        for seat in range(SEATS):
+            for other, seen in enumerate(episode[seat]):
+                if seen >= 0:
+                    expected[seat, other] = 0.995 * expected[seat, other] + 0.005 * np.eye(2)[seen]
+    np.testing.assert_allclose(after.mac.prior, expected, atol=1e-5)
+    assert float(metrics["outcome_0"]) == pytest.approx(expected[..., 0].mean(), abs=1e-5)
+
+
+def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
+    team = TeamDraw((TeamPart(2, (0, 1)), TeamPart(1, ())))
+    made = learner("2pool1hop", team)
+    state = jax.eval_shape(made.init, jax.random.PRNGKey(0))
+    assert state.mac.prior.shape == (1, SEATS - 1, 2)
+    seat = np.arange(GAMES, dtype=np.int32) % SEATS
+    whole = episodes()
+    batch = whole._replace(seat=seat, records={"search_policy": whole.records["search_policy"][:, :, :1]})
+    mac: HOPMac = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state.mac)
+    found, outcome = jax.jit(lambda batch: made._lessons(mac, batch))(batch)
+    every, every_outcome = lessons()
+    for game in range(GAMES):
+        rows = slice(game * STEPS, (game + 1) * STEPS)
+        for name in ("maps", "returns", "actions", "goal", "known"):
+            np.testing.assert_array_equal(getattr(found, name)[0, rows], getattr(every, name)[seat[game], rows])
+        np.testing.assert_array_equal(outcome[game, 0], every_outcome[game, seat[game]])
+
+
+# -------------------------------------------------------------------------------------------------- what is measured
+
+
+def test_confusion_precision_and_recall() -> None:
+    measures = _confusion(jnp.asarray([[3.0, 1.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 0.0]]), ("up", "down", "stay"))
+    assert float(measures["action_accuracy"]) == pytest.approx(0.7)
+    assert float(measures["precision_up"]) == pytest.approx(0.6)
+    assert float(measures["recall_up"]) == pytest.approx(0.75)
+    assert float(measures["recall_down"]) == pytest.approx(4 / 6)
+    assert float(measures["precision_stay"]) == float(measures["recall_stay"]) == 0
+    assert float(measures["confusion_down_as_up"]) == pytest.approx(0.2)
+    assert sum(float(value) for name, value in measures.items() if name.startswith("confusion")) == pytest.approx(1)
+
+
+class Reaching:
+    """Goals that are reached where the action is 1."""
+
+    def reached(self, state: Any, actions: Array) -> Array:
+        return jnp.where(actions == 1, 0, -1)
+
+
+def test_ways_to_goals_are_cut_into_thirds() -> None:
+    actions = np.zeros((1, 9, 2), int)
+    actions[0, 5, 0] = actions[0, 8, 0] = actions[0, 2, 1] = 1
+    played = np.arange(9)[None] < np.array([[9]])
+    phase = np.asarray(_phase(Reaching(), np.zeros((1, 9)), jnp.asarray(actions), jnp.asarray(played)))  # type: ignore[arg-type]
+    assert phase[0, :, 0].tolist() == [0, 0, 1, 1, 2, 2, 0, 1, 2]
+    assert phase[0, :, 1].tolist() == [0, 1, 2, 0, 0, 1, 1, 2, 2]
+
+
+def test_beliefs_are_measured_in_the_goal_that_is_reached() -> None:
+    made, state = started()
+    batch = episodes()
+    mac = state.mac
+    states = jax.jit(lambda: replayed(mac.game, batch.state[:, :-1]))()
+    seen = jax.tree.map(np.asarray, hindsight(mac.inference.goals, states, batch.actions[:, :-1], batch.filled[:, :-1]))
+    # A player that is always three quarters sure of the right goal, and of the first where there is none.
+    right = np.eye(2)[seen.code] * 0.5 + 0.25
+    others = np.array([[1, 2], [0, 2], [0, 1]])
+    belief = np.pad(right[:, :, others].reshape(GAMES, STEPS, SEATS, -1), ((0, 0), (0, 1), (0, 0), (0, 0)))
+    told = batch._replace(records={**batch.records, "belief": belief.astype(np.float32)})
+    measures = jax.jit(lambda told: made.examine(state, told, jax.random.PRNGKey(0)))(told)
+    for name in ("early", "middle", "late"):
+        assert float(measures[f"belief_{name}"]) == pytest.approx(0.75, abs=1e-5), name
+    assert 0.5 <= float(measures["belief_alike"]) <= 1
+    assert 0 < float(measures["action_accuracy"]) < 1
+    assert float(measures["action_surprise"]) > 0.3

@@ -1,0 +1,111 @@
+"""The records of a pipeline: what is done, what was begun and goes on, and what is made anew."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from omg.experiments import pipeline as module
+from omg.experiments.results import read_rows
+from omg.experiments.stages import Ledger, Part
+from refusing import refusal
+
+
+def part(folder: Path, name: str, calls: list[str], *needs: Part, setting: int = 1, costly: bool = False) -> Part:
+    def work() -> None:
+        calls.append(name)
+        (folder / name).write_text(str(setting))
+
+    return Part(name, "", {"setting": setting}, (folder / name,), work, needs, costly)
+
+
+def test_a_part_is_done_once_and_again_when_it_changes_or_what_it_needs(tmp_path: Path) -> None:
+    calls: list[str] = []
+    for setting, expected in ((1, ["a", "b"]), (1, []), (2, ["a", "b"])):
+        calls.clear()
+        ledger = Ledger(tmp_path)
+        first = part(tmp_path, "a", calls, setting=setting, costly=True)
+        second = part(tmp_path, "b", calls, first)
+        assert [ledger.run(first), ledger.run(second)] == [bool(expected)] * 2
+        assert calls == expected
+    assert (tmp_path / "replaced" / "a-1").read_text() == "1"
+    assert (tmp_path / "a").read_text() == "2"
+    assert not (tmp_path / "replaced" / "b-1").exists()
+    # A result that is gone is made again, and so is what was made from it.
+    (tmp_path / "a").unlink()
+    calls.clear()
+    ledger = Ledger(tmp_path)
+    ledger.run(first)
+    ledger.run(second)
+    assert calls == ["a", "b"]
+    damaged = tmp_path / "stages" / "a.json"
+    damaged.write_text("{")
+    assert not Ledger(tmp_path).is_done(first)
+    assert (
+        refusal(lambda: Ledger(tmp_path).require(first, "Do it."))
+        == f"{tmp_path}: the stage 'a' is not done yet. Do it."
+    )
+
+
+def test_a_part_that_was_interrupted_goes_on_and_its_time_adds_up(tmp_path: Path) -> None:
+    def half() -> None:
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a" / f"{len(list((tmp_path / 'a').iterdir()))}").touch()
+        if len(list((tmp_path / "a").iterdir())) < 3:
+            raise KeyboardInterrupt
+
+    piece = Part("a", "", {}, (tmp_path / "a",), half, costly=True)
+    said: list[str] = []
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            Ledger(tmp_path, said.append).run(piece)
+        record = Ledger(tmp_path).record(piece)
+        assert record is not None
+        assert record.status == "begun"
+    assert Ledger(tmp_path, said.append).run(piece)
+    assert said == ["a: begun", "a: continued", "a: continued"]
+    assert len(list((tmp_path / "a").iterdir())) == 3
+    assert not (tmp_path / "replaced").exists()
+    whole = Ledger(tmp_path).record(piece)
+    assert whole is not None
+    assert whole.seconds > record.seconds > 0
+
+
+def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """The process dies while a table is on its way to the disk."""
+    script = f"""
+import os, signal
+from pathlib import Path
+from omg.experiments.results import write_rows
+from omg.experiments.stages import Ledger, Part
+
+folder = Path({str(tmp_path)!r})
+table = folder / "scores.csv"
+
+def work():
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    write_rows(table, [{{"mean": index}} for index in range(1000)], ("mean",))
+
+Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
+"""
+    killed = subprocess.run([sys.executable, "-c", script], timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    table = tmp_path / "scores.csv"
+    assert not table.exists()
+    calls: list[str] = []
+
+    def work() -> None:
+        calls.append("again")
+        module.write_rows(table, [{"mean": 1.5}], ("mean",))
+
+    again = Part("evaluate", "scores omg", {}, (table,), work)
+    record = Ledger(tmp_path).record(again)
+    assert record is not None
+    assert record.status == "begun"
+    assert Ledger(tmp_path).run(again)
+    assert read_rows(table) == [{"mean": 1.5}]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "stages"]

@@ -336,7 +336,7 @@ def test_mixer_implies_a_common_reward() -> None:
         ({"early_stop_value": 0.9}, "early_stop_metric: missing, but early_stop_value=0.9 is given"),
         (
             {"am_model": "omg_am"},
-            "learner: got q_learner, which cannot train am_model=omg_am. Allowed: omg_learner, omg_ppo_learner, am_",
+            "learner: got q_learner, which cannot train am_model=omg_am. Allowed: omg_learner, omg_ppo_learner, ",
         ),
         ({"learner": "omg_learner"}, "am_model: got none_am, but learner=omg_learner trains omg_am. Allowed: omg_am"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from itertools import product
 from typing import Any
 
@@ -39,7 +40,7 @@ def places(state: ForagingState) -> list[tuple[int, int]]:
 
 def lbforaging_twin(env: Foraging, state: ForagingState, game: int) -> Any:
     """An `lbforaging` env put into the position of one game of our batch."""
-    foraging = pytest.importorskip("lbforaging.foraging.environment")
+    foraging = importlib.import_module("lbforaging.foraging.environment")
     args = env.args
     twin = foraging.ForagingEnv(
         players=args.players,

@@ -41,12 +41,13 @@ def with_mode(policy: TeamPolicy, mode: str) -> TeamPolicy:
 def true_future(env, policy: TeamPolicy, key) -> tuple:
     """Steps the games by hand; the learning seat's views after one to HORIZON steps, [HORIZON, B, m, O]."""
     blind = dataclasses.replace(policy, main=dataclasses.replace(policy.main, foresight=None))
-    world, seen = env.reset(key, GAMES)
+    world, seen = jax.jit(env.reset, static_argnums=1)(key, GAMES)
     memory = blind.initial(GAMES, key)
+    act, step = jax.jit(lambda *given: blind.act(*given)), jax.jit(env.step)
     start, views, alive, view = (world, seen), [], np.ones(GAMES, bool), None
     for _ in range(HORIZON):
-        actions, memory, _ = jax.jit(lambda *a: blind.act(*a))(seen, memory, key, 0.0)
-        world, seen, outcome = env.step(key, world, actions)
+        actions, memory, _ = act(seen, memory, key, 0.0)
+        world, seen, outcome = step(key, world, actions)
         now = np.asarray(blind.main_view(seen, memory).obs)
         view = now if view is None else np.where(alive[:, None, None], now, view)
         alive &= ~np.asarray(outcome.terminated | outcome.truncated)

@@ -170,9 +170,9 @@ def test_likelihoods_are_the_chances_of_what_was_done() -> None:
     env = make_env("snowdrift", size=4, players=3, drifts=2)
     goals = make_goals(env)
     sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
-    minds = jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2))
+    minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
     games = 4
-    state = env.start(jax.random.key(1), games)
+    state = jax.jit(env.start, static_argnums=1)(jax.random.key(1), games)
     seats = np.array([[0, 1], [1, 2], [2, 0], [0, 2]])
     legal = np.asarray(env.legal(state))
     actions = np.array([[np.flatnonzero(row)[game % 2] for row in legal[game]] for game in range(games)])
@@ -242,9 +242,9 @@ def test_the_judge_asks_each_seats_own_networks() -> None:
     env = make_env("stag_hunt", size=4, players=3, blocks=0)
     goals = make_goals(env)
     sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
-    minds = jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2))
+    minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
     rows = 40
-    state = env.start(jax.random.key(1), rows)
+    state = jax.jit(env.start, static_argnums=1)(jax.random.key(1), rows)
     seat = jnp.repeat(jnp.asarray([2, 0], jnp.int32), rows // 2)
     memory = jnp.asarray(np.random.default_rng(0).integers(0, 2, (rows, 2)), jnp.int16)
     keys, wanted = jax.random.split(jax.random.key(2), rows), jnp.arange(rows) % 3 == 0

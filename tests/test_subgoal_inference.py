@@ -41,7 +41,7 @@ def test_probes_find_what_is_in_the_subgoal_and_not_in_the_view() -> None:
 
 def test_a_subgoal_that_is_the_future_is_closer_than_the_present_and_hits() -> None:
     games = played(np.random.default_rng(1))
-    identity = SimpleNamespace(normalise=lambda values: values, decode_normalised=lambda values: values)
+    identity = SimpleNamespace(map_shape=None, normalise=lambda values: values, decode_normalised=lambda values: values)
     agent: Any = SimpleNamespace(
         policy=SimpleNamespace(opponent_model=SimpleNamespace(prior=identity)), config=SimpleNamespace(omg_horizon=3)
     )

@@ -149,7 +149,7 @@ def _keep_prior(
     assert config.init_param_path is not None
     spec, width = program.spec, int(prior.statistics.mean.shape[0])
     sizes = (spec.name, spec.scenario, config.obs_is_state, width, prior.subgoal_dim)
-    card = PriorCard(*sizes, t_env, program.team.names, results)
+    card = PriorCard(*sizes, t_env, program.team.names, results, prior.map_shape)
     for folder in (path, Path(config.init_param_path) / PRIOR_FOLDER):
         save_prior(folder, prior, card)
 

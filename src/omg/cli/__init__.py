@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from omg.cli import demo, experiments, lists, plots, pools, prior, runs, toy, versus
+from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.errors import UserError, unknown_name
 
 __all__ = ["app", "command_names", "main"]
@@ -31,6 +31,7 @@ for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00", False),
     (runs.evaluate, "omg evaluate results/iql results/omg --pool POOL --group 7_homologue --csv scores.csv", False),
+    (adapt.adapt, "omg adapt results/hop results/ppo --pool POOL --players nearest_stag,random --episodes 64", True),
     (experiments.crossplay, "omg crossplay POOL --set heldout --output results/crossplay", False),
     (versus.versus, "omg versus POOL:qmix_s1 POOL:iql_s1 --episodes 200 --output results/versus", True),
     (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),

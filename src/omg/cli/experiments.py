@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import JobsOption, share_gpu
 from omg.cli.lists import read_words
 from omg.cli.tables import print_table, with_interval
@@ -38,7 +39,7 @@ def pipeline(
     jobs: JobsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
-    """Run a whole experiment: pool, prior, train, evaluate, report.
+    """Run a whole experiment: pool, prior, train, evaluate, adapt, report.
 
     Without a name the presets are listed. Further words change the plan: train.t_max=100000, agents.omg.lr=0.001.
     Repeat the command to continue: what is done is skipped, and what has changed is done again with all that depends
@@ -94,6 +95,8 @@ def print_verdict(result: PipelineResult) -> None:
             print_table(f"{result.checked.plan.name}: {group_name(group)}", columns, rows)
         for answer in answers(result.comparison, names):
             console.print(f"{answer.word}: {answer.headline}", markup=False, highlight=False)
+        if result.adaptation:
+            print_adaptation("First episodes with new co-players", result.adaptation, names)
     lines = [f"Wall time: {times or '0 s'}", f"Folder: {result.folder}"]
     if result.report is not None:
         lines.append(f"Report: {result.report}")

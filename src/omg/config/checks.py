@@ -97,6 +97,11 @@ def _check_model(config: Config) -> None:
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
     if config.omg_q_input == "oracle" and (not subgoals or config.team is None):
         raise UserError("omg_q_input: oracle needs a team with am_model=omg_am, e.g. --config=7pool1iql_omg.")
+    if config.omg_q_input == "oracle" and learner in PLANNERS:
+        raise UserError(
+            f"omg_q_input: got oracle, but learner={learner} infers its subgoals in every position that it thinks of. "
+            f"Allowed: mix, inferred, selected, zero."
+        )
     if model == "identity_am" and config.team is None:
         raise UserError("am_model: identity_am names the players of a team; there is none. Give a team name.")
 
@@ -128,7 +133,8 @@ def _check_policy(config: Config, games: int) -> None:
             f"action_selector: got {config.action_selector}, but learner={learner} learns the probabilities that "
             f"actions are drawn with. Allowed: multinomial."
         )
-    if learner in ("coma_learner", *PLANNERS) and config.am_model != "none_am":
+    without = {"coma_learner", *PLANNERS} - set(SUBGOAL_LEARNERS)
+    if learner in without and config.am_model != "none_am":
         raise UserError(f"am_model: got {config.am_model}, but learner={learner} trains none. Allowed: none_am.")
     if learner == "lola_learner" and config.agent != "idv_conv":
         raise UserError(
@@ -155,6 +161,19 @@ def _check_planner(config: Config) -> None:
         raise UserError(f"mac: got {config.mac}, which does not go with learner={config.learner}. Allowed: {allowed}.")
     if not plans:
         return
+    infers = config.learner in SUBGOAL_LEARNERS
+    if infers != (config.hop_model == "subgoals"):
+        allowed = "subgoals" if infers else "goals, actions"
+        raise UserError(
+            f"hop_model: got {config.hop_model}, which does not go with learner={config.learner}. Allowed: {allowed}."
+        )
+    if infers and not config.omg_maps:
+        raise UserError("omg_maps: got False, but a player that searches the game infers from maps. Allowed: True.")
+    if infers and config.obs_is_state:
+        raise UserError(
+            "obs_is_state: got True, but a player that searches the game infers subgoals from what each seat sees. "
+            "Allowed: False."
+        )
     if config.env not in playable_games(config):
         raise UserError(
             f"env: got {config.env}, but learner={config.learner} is of players that search the game, which this one "

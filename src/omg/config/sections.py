@@ -35,6 +35,7 @@ NAMES: dict[str, Collection[str]] = {
         "pr2_learner",
         "am_learner",
         "hop_learner",
+        "hop_plus_learner",
     ),
     "optimizer": ("rmsprop", "adam"),
     "runner": ("vector", "episode", "parallel"),
@@ -50,7 +51,7 @@ NAMES: dict[str, Collection[str]] = {
     "omg_inference": ("cvae", "mlp"),
     "omg_reconstruct": ("embedding", "input"),
     "omg_bootstrap": ("same", "next"),
-    "hop_model": ("goals", "actions"),
+    "hop_model": ("goals", "actions", "subgoals"),
     "team_draw": ("homologue", "odd", "mixed", "varied"),
     "pool_set": ("training", "validation", "heldout"),
     "buffer_dtype": ("float16", "bfloat16", "float32"),
@@ -61,13 +62,13 @@ NAMES: dict[str, Collection[str]] = {
 `controllers.CONTROLLERS`, `learners.LEARNERS`, `controllers.MANNERS` and `tracking.TRACKERS`, which import the
 configuration and so cannot be imported here."""
 
-ON_POLICY = ("coma_learner", "ppo_learner", "omg_ppo_learner", "influence_learner", "lola_learner", "hop_learner")
-"""Learners that use exactly the episodes just played, each round once."""
-
-PLANNERS = ("hop_learner",)
+PLANNERS = ("hop_learner", "hop_plus_learner")
 """Learners whose player searches the game itself (mac: hop_mac)."""
 
-SUBGOAL_LEARNERS = ("omg_learner", "omg_ppo_learner")
+ON_POLICY = ("coma_learner", "ppo_learner", "omg_ppo_learner", "influence_learner", "lola_learner", *PLANNERS)
+"""Learners that use exactly the episodes just played, each round once."""
+
+SUBGOAL_LEARNERS = ("omg_learner", "omg_ppo_learner", "hop_plus_learner")
 """Learners that train an agent together with the subgoals it infers."""
 
 
@@ -230,6 +231,9 @@ class ModelSection(Section):
     omg_bootstrap: Name = Field("same", description="Subgoal of the target's next state: the same, or the next step's")
     omg_inference: Name = Field("cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)")
     omg_reconstruct: Name = Field("embedding", description="What the inference model's decoder reconstructs")
+    omg_maps: bool = Field(
+        False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"
+    )
     omg_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence from the selected subgoal")
     omg_sample: bool = Field(True, description="Subgoals are drawn while training; tests always use their mean")
     prior_path: str | None = Field(
@@ -312,7 +316,9 @@ class SocialSection(Section):
 class PlanningSection(Section):
     """Players that search the game (mac: hop_mac)."""
 
-    hop_model: Name = Field("goals", description="What the others are expected to act by: goals, or actions alone")
+    hop_model: Name = Field(
+        "goals", description="What the others act by: goals, actions (the position alone), subgoals (HOP+)"
+    )
     hop_simulations: Whole = Field(200, ge=1, description="Positions that a search adds to each tree")
     hop_samples: Whole = Field(5, ge=1, description="Trees of each decision, each for other goals of the others")
     hop_exploration: Real | None = Field(

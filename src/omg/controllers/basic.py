@@ -20,6 +20,8 @@ from omg.modules.opponent_models import (
     ModelInputs,
     ModelSizes,
     OpponentModel,
+    Prior,
+    SubgoalModel,
     others_one_hot,
     own_action,
 )
@@ -296,6 +298,12 @@ class BasicMAC(eqx.Module):
         greedy = self.selector == "multinomial" and self.test_greedy
         return dataclasses.replace(self, sampling=False, selector="epsilon_greedy" if greedy else self.selector)
 
+    def with_prior(self, prior: Prior) -> BasicMAC:
+        """The same player with another subgoal prior."""
+        model = self.opponent_model
+        assert isinstance(model, SubgoalModel)
+        return dataclasses.replace(self, opponent_model=model.with_prior(prior))
+
     def with_features(self, features: str) -> BasicMAC:
         """The same player with its opponent model's features `inferred`, `zero` or `shuffled`."""
         return dataclasses.replace(self, features=features)
@@ -360,6 +368,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         hidden_dim=config.am_hidden_dim,
         inference=config.omg_inference,
         reconstruct=config.omg_reconstruct,
+        map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
         partners=partners,
     )

@@ -26,9 +26,12 @@ from omg.controllers.base import PlayerView
 from omg.envs import ENVS, parse_env_args
 from omg.envs.base import Observation
 from omg.envs.grid import GridGame
+from omg.modules.opponent_models import ModelSizes, Prior
+from omg.modules.planning import redrawn
+from omg.planning import INFERENCES
 from omg.planning.batches import Axes, batched
 from omg.planning.beliefs import BeliefSettings
-from omg.planning.inference import INFERENCES, Inference, InferenceSettings, Moment
+from omg.planning.inference import Inference, InferenceSettings, Moment
 from omg.planning.minds import Minds, network_sizes, new_minds
 from omg.planning.parts import plan_in_parts
 from omg.planning.search import SearchSettings, choose
@@ -88,6 +91,8 @@ class HOPMac(eqx.Module):
     settings: PlannerSettings = eqx.field(static=True)
     explores: bool = eqx.field(static=True, default=True)
     """Whether actions are drawn; otherwise the best one is taken."""
+    subgoal_prior: Prior | None = None
+    """The space that inferred subgoals live in, the same for all seats; not needed to act. None without subgoals."""
 
     reads_state = True
     """The position is read off the global state."""
@@ -183,6 +188,15 @@ class HOPMac(eqx.Module):
         """The same player as it is tested and saved: it takes the best action."""
         return dataclasses.replace(self, explores=not self.settings.test_greedy)
 
+    def with_prior(self, prior: Prior) -> HOPMac:
+        """The same player with another subgoal prior."""
+        return dataclasses.replace(self, subgoal_prior=prior)
+
+    def with_features(self, features: str) -> HOPMac:
+        """The same player with its inferred subgoals `inferred`, `zero` or `shuffled`; see `InferenceSettings`."""
+        inference = dataclasses.replace(self.settings.inference, features=features)
+        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, inference=inference))
+
 
 def _think(rest: HOPMac, axes: Axes, arrays: HOPMac, *given: Any) -> tuple[Array, PlannerMemory, dict[str, Array]]:
     """`HOPMac.think` of a player whose arrays are given apart, so that they can be mapped."""
@@ -218,7 +232,13 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
     beliefs = BeliefSettings(config.hop_belief_within, config.hop_belief_between, config.hop_belief_alpha)
     settings = PlannerSettings(
         model=config.hop_model,
-        inference=InferenceSettings(config.hop_samples, beliefs),
+        inference=InferenceSettings(
+            config.hop_samples,
+            beliefs,
+            _model_sizes(config, spec) if config.hop_model == "subgoals" else None,
+            draws=config.omg_sample,
+            features="zero" if config.omg_q_input == "zero" else "inferred",
+        ),
         search=SearchSettings(config.hop_simulations, exploration, config.gamma, config.hop_beta),
         limit_bytes=config.hop_search_bytes,
         test_greedy=config.test_greedy,
@@ -227,5 +247,30 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
     players = spec.n_agents if config.team is None else 1
     sizes = network_sizes(game, inference.goal_dim, hidden=config.hop_hidden_dim)
     keys = jax.random.split(key, players)
-    minds = jax.vmap(lambda each: new_minds(sizes, spec.n_agents, each, own_goal=inference.own_goal))(keys)
-    return HOPMac(minds, inference.new_prior(players, spec.n_agents - 1), config.env, args, settings)
+    models = inference.model_sizes
+    minds = jax.vmap(
+        lambda each: new_minds(sizes, spec.n_agents, each, own_goal_dim=inference.own_goal_dim, subgoals=models)
+    )(keys)
+    prior = None
+    if models is not None:
+        prior_key = jax.random.fold_in(key, 1)
+        prior = Prior(models.seen_dim, models.feature_dim, map_shape=models.map_shape, key=prior_key)
+        prior = redrawn(prior, prior_key)
+    outcomes = inference.new_prior(players, spec.n_agents - 1)
+    return HOPMac(minds, outcomes, config.env, args, settings, subgoal_prior=prior)
+
+
+def _model_sizes(config: Config, spec: EnvSpec) -> ModelSizes:
+    """Of a model that infers one subgoal for each co-player from what a seat sees."""
+    return ModelSizes(
+        seen_dim=spec.obs_dim,
+        obs_dim=spec.obs_dim,
+        n_actions=spec.n_actions,
+        n_agents=spec.n_agents,
+        feature_dim=config.subgoal_dim,
+        hidden_dim=config.am_hidden_dim,
+        inference=config.omg_inference,
+        reconstruct=config.omg_reconstruct,
+        map_shape=spec.map_shape,
+        subgoals=spec.n_agents - 1,
+    )

@@ -32,7 +32,7 @@ from omg.evaluation import (
 )
 from omg.evaluation.statistics import score_interval
 from omg.experiments.evaluation import Arena, Contestants
-from omg.learners.subgoal_measures import TOLERANCE
+from omg.learners.subgoal_measures import comparable, tolerance_of
 from omg.modules.opponent_models import SubgoalModel
 from omg.pools import Agent
 
@@ -69,7 +69,7 @@ class Played(NamedTuple):
 
 def infers_subgoals(agent: Agent) -> bool:
     """Whether there is anything to measure here."""
-    return isinstance(agent.policy.opponent_model, SubgoalModel)
+    return isinstance(getattr(agent.policy, "opponent_model", None), SubgoalModel)
 
 
 def inference_rows(
@@ -107,7 +107,7 @@ def inference_rows(
         "policies": len(mates.members),
         "algorithms": len({member.algorithm for member in mates.members}),
         "horizon": first.config.omg_horizon,
-        "tolerance": TOLERANCE,
+        "tolerance": tolerance_of(first.policy.opponent_model.prior),
     }
     rows = []
     for name, meaning in MEANINGS.items():
@@ -161,7 +161,15 @@ def _future(agent: Agent, played: Played, steps: int, seed: int) -> dict[str, fl
     game, slot = _some_steps(played, steps, seed)
     ahead = np.minimum(slot + agent.config.omg_horizon, played.length[game])
     closeness = closer_than_now(decoded[game, slot], seen[game, slot], seen[game, ahead], game, scale)
-    hits = subgoal_hit_ratio(decoded, seen, played.length + 1, scale, TOLERANCE, predictions=played.length)
+    guesses, views = (np.asarray(values) for values in comparable(prior, jnp.asarray(decoded), jnp.asarray(seen)))
+    hits = subgoal_hit_ratio(
+        guesses,
+        views,
+        played.length + 1,
+        np.ones(views.shape[-1]),
+        tolerance_of(prior),
+        predictions=played.length,
+    )
     return {
         "future gain": closeness.gain.value,
         "closer to the future": closeness.share,

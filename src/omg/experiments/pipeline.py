@@ -1,4 +1,4 @@
-"""A whole experiment from one small file: pool, prior, training, evaluation, report.
+"""A whole experiment from one small file: pool, prior, training, evaluation, adaptation, report.
 
 The stages are made of parts (one per agent where there are several), each with a record of what it was made from; see
 `omg.experiments.stages`. Running a pipeline again does what is missing, continues what was interrupted, and makes anew
@@ -18,6 +18,8 @@ from rich.console import Console
 from omg.components.files import write_text
 from omg.config import change_config, write_yaml
 from omg.errors import UserError, unknown_name
+from omg.evaluation.adaptation import adaptation_summary
+from omg.experiments.adaptation_stage import AdaptationStage
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.plan import PLAN_FILE, Plan
@@ -28,6 +30,7 @@ from omg.experiments.results import (
     CROSS_PLAY_COLUMNS,
     DIAGNOSTIC_COLUMNS,
     SCORE_COLUMNS,
+    adaptation_rows,
     evaluation_folder,
     finished_run,
     read_rows,
@@ -72,6 +75,12 @@ class PipelineResult:
     def comparison(self) -> list[dict[str, Any]]:
         """The agent in question against every baseline."""
         return read_rows(evaluation_folder(self.checked) / "comparison.csv")
+
+    @property
+    def adaptation(self) -> list[dict[str, Any]]:
+        """How agents come to terms with new co-players; nothing where the plan does not ask for it."""
+        rows = adaptation_rows(self.checked)
+        return adaptation_summary(rows) if rows else []
 
 
 def run_pipeline(
@@ -176,8 +185,11 @@ class _Pipeline:
         report = Part(
             "report", "", self._section("report"), report_files(self.checked), lambda: self._write_report(before)
         )
-        before = [pool, *priors, *trained.values(), *evaluated, tables]
-        return [*before, _needing(report, [tables])]
+        adapted: list[Part] = []
+        if self.plan.adaptation is not None:
+            adapted = AdaptationStage(self.checked, self.plan.adaptation).parts(pool, trained)
+        before = [pool, *priors, *trained.values(), *evaluated, tables, *adapted]
+        return [*before, _needing(report, [tables, *adapted[-1:]])]
 
     # ------------------------------------------------------------------------------------------ pool, prior, train
 

@@ -109,6 +109,41 @@ class EvaluationSection(Section):
     inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
 
 
+class VariantSection(SettingsSection):
+    """An agent that adapts with other settings than those it was trained with, e.g. an ablation."""
+
+    own: ClassVar[Mapping[str, str]] = dict.fromkeys(("seed", "seeds"), "the section adaptation says it")
+    agent: str = Field(description="Label of the agent that was trained")
+    frozen: bool | None = Field(None, description="Whether it does not learn any more; as the section unless given")
+
+
+class AdaptationSection(Section):
+    """Whom the agents come to terms with in their first episodes, and for how long."""
+
+    set: SetName = Field("heldout", description="Set of the pool that is met")
+    players: list[str] = Field([], description="Scripted co-players besides")
+    mixtures: bool = Field(False, description="Also teams of different co-players")
+    episodes: int = Field(64, ge=1, description="Episodes with each co-player")
+    games: int = Field(4, ge=1, description="Games of a round; agents learn after each round")
+    seeds: int | None = Field(None, ge=1, description="Repetitions; None: one for each training seed")
+    seed: int = Field(0, ge=0, description="Seed of the games")
+    seat: int | None = Field(None, ge=0, description="Seat of the agents; None: the first that a learner can have")
+    which: Literal["last", "best"] = Field("last", description="Which agent of each training seed adapts")
+    frozen: bool = Field(False, description="Agents do not learn, they only infer")
+    best_response_steps: int = Field(0, ge=0, description="Steps of training a best response to each; 0: none")
+    agents: list[str] | None = Field(None, description="Labels of the agents; all unless given")
+    variants: dict[str, VariantSection] = Field({}, description="Label -> agent with other settings")
+
+    def entrants(self, agents: Iterable[str]) -> dict[str, tuple[str, dict[str, Any], bool]]:
+        """Label -> label of the trained agent, settings that differ from its training, and whether it is frozen."""
+        found: dict[str, tuple[str, dict[str, Any], bool]] = {}
+        for label in agents if self.agents is None else self.agents:
+            found[label] = (label, {}, self.frozen)
+        for label, own in self.variants.items():
+            found[label] = (own.agent, own.settings, self.frozen if own.frozen is None else own.frozen)
+        return found
+
+
 class ReportSection(Section):
     """What the report is about."""
 
@@ -131,6 +166,7 @@ class Plan(Section):
     train: TrainSection = TrainSection()
     agents: dict[str, AgentSection] = Field(min_length=1, description="Label -> agent")
     evaluation: EvaluationSection = EvaluationSection()
+    adaptation: AdaptationSection | None = None
     report: ReportSection = ReportSection()
 
     def values(self) -> dict[str, Any]:
@@ -144,6 +180,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "prior": PriorSection,
     "train": TrainSection,
     "evaluation": EvaluationSection,
+    "adaptation": AdaptationSection,
     "report": ReportSection,
 }
 
@@ -209,6 +246,8 @@ def parse_plan(values: Mapping[str, Any]) -> Plan:
         tree["agents"] = {str(label): {} if own is None else own for label, own in tree["agents"].items()}
         for label, own in tree["agents"].items():
             _check_keys(own, f"agents.{label}", AgentSection)
+    for label, own in ((tree.get("adaptation") or {}).get("variants") or {}).items():
+        _check_keys(own, f"adaptation.variants.{label}", VariantSection)
     try:
         return Plan(**tree)
     except ValidationError as error:

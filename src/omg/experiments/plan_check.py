@@ -13,6 +13,8 @@ from omg.controllers.scripted import build_scripted, scripted_names
 from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
+from omg.evaluation.adaptation import BEST_RESPONSE
+from omg.experiments.adaptation_setup import adaptation_config, check_seat, check_settings
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.plan import AgentSection, Plan
 from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
@@ -83,6 +85,7 @@ def check_plan(plan: Plan, folder: str | Path) -> CheckedPlan:
     _check_views(views)
     _check_subgoals(plan, agents)
     _check_evaluation(plan, env)
+    _check_adaptation(plan, env, agents)
     metric, agent, baselines = _question(plan, env, list(agents))
     return CheckedPlan(plan, folder, env, agents, metric, agent, baselines)
 
@@ -202,6 +205,33 @@ def _check_evaluation(plan: Plan, env: Env) -> None:
             raise unknown_name(f"group (evaluation.groups) of a game with {env.spec.n_agents} seats:", group, known)
     for script in plan.evaluation.scripted:
         _in("evaluation.scripted", lambda script=script: build_scripted(script, env))  # type: ignore[misc]
+
+
+def _check_adaptation(plan: Plan, env: Env, agents: dict[str, Config]) -> None:
+    section = plan.adaptation
+    if section is None:
+        return
+    if section.set not in {*plan.pool.counts, *plan.pool.scripted.values()}:
+        raise UserError(f"adaptation.set: got '{section.set}', but the pool has nobody in that set.")
+    if section.mixtures and env.spec.n_agents < 3:
+        raise UserError("adaptation.mixtures: got True, but there is one other seat; nobody can be mixed there.")
+    _in("adaptation", lambda: check_seat(env, section.seat))
+    for script in section.players:
+        _in("adaptation.players", lambda script=script: build_scripted(script, env))  # type: ignore[misc]
+    for label in section.agents or ():
+        if label not in agents:
+            raise unknown_name("agent (adaptation.agents)", label, agents)
+    taken = (*agents, BEST_RESPONSE, UNTRAINED, *scripted_names(env.spec.name))
+    for label, variant in section.variants.items():
+        if label in taken:
+            raise UserError(f"adaptation.variants.{label}: that name is taken; choose another label.")
+        if variant.agent not in agents:
+            raise unknown_name(f"agent (adaptation.variants.{label}.agent)", variant.agent, agents)
+    for label, (source, settings, _) in section.entrants(agents).items():
+        where = f"adaptation.{label}"
+        check_settings(where, settings)
+        given = (agents[source], env.spec.n_agents, section.games, section.episodes, settings)
+        _in(where, lambda given=given: adaptation_config(*given))  # type: ignore[misc]
 
 
 def _question(plan: Plan, env: Env, agents: list[str]) -> tuple[str, str, tuple[str, ...]]:

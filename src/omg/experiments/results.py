@@ -16,6 +16,7 @@ from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.experiments.inference import offset_rows
 from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
+from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, report_input, write_markdown, write_page
@@ -81,6 +82,17 @@ def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
     return tuple(evaluation_folder(checked) / name for name in names)
 
 
+def adaptation_files(checked: CheckedPlan) -> tuple[Path, Path]:
+    """The table of all episodes of the adaptation, and its summary."""
+    folder = checked.folder / "adaptation"
+    return folder / "adaptation.csv", folder / "summary.csv"
+
+
+def adaptation_rows(checked: CheckedPlan) -> list[Row]:
+    """All episodes of the adaptation; none where the plan has none."""
+    return [] if checked.plan.adaptation is None else read_rows(adaptation_files(checked)[0])
+
+
 def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
     """Everything that `write_report` makes."""
     return (checked.folder / "report.html", checked.folder / "report.md", checked.folder / "figures")
@@ -132,6 +144,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=cross_play,
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=read_rows(files["diagnostics"]),
+        adaptation=adaptation_rows(checked),
         commands=(command,),
         versions=versions()["packages"],
         machine=_machine(),
@@ -224,6 +237,8 @@ def _draw(folder: Path, report: ReportInput) -> None:
     plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
     if report.cross_play:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
+    if report.adaptation:
+        plot_adaptation(report.adaptation, folder / "adaptation.png", names=report.names)
     if report.offsets:
         plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 

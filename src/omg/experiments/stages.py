@@ -20,7 +20,7 @@ from typing import Any, Literal
 from omg.components.files import write_json
 from omg.errors import UserError
 
-STAGES = ("pool", "prior", "train", "evaluate", "report")
+STAGES = ("pool", "prior", "train", "evaluate", "adapt", "report")
 RECORDS, REPLACED = "stages", "replaced"
 Say = Callable[[str], None]
 

@@ -13,6 +13,7 @@ from omg.errors import unknown_name
 from omg.learners.base import Kept, Learner, LearnerState
 from omg.learners.coma import COMALearner, COMAState
 from omg.learners.hop import HOPLearner, HOPState
+from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState
 from omg.learners.influence import InfluenceLearner
 from omg.learners.lola import LOLALearner
 from omg.learners.omg import OMGLearner
@@ -34,6 +35,8 @@ __all__ = [
     "COMALearner",
     "COMAState",
     "HOPLearner",
+    "HOPPlusLearner",
+    "HOPPlusState",
     "HOPState",
     "InfluenceLearner",
     "Kept",
@@ -68,6 +71,7 @@ LEARNERS: dict[str, Callable[[Config, EnvSpec, TeamDraw | None, int], Learner]] 
     "pr2_learner": PR2Learner,
     "am_learner": PriorLearner,
     "hop_learner": HOPLearner,
+    "hop_plus_learner": HOPPlusLearner,
 }
 
 

@@ -95,7 +95,7 @@ class HOPLearner:
         mac = build_mac(self.config, self.spec, key, self.partners)
         if not isinstance(mac, HOPMac):
             raise UserError(f"mac: got {self.config.mac}, but learner={self.config.learner} needs hop_mac.")
-        return HOPState(mac, self.optimiser.init(mac.minds), jnp.zeros((), jnp.int32))
+        return HOPState(mac, self.optimiser.init(studied(mac.minds)), jnp.zeros((), jnp.int32))
 
     def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
         """States, actions, rewards, and of the records what the search found."""
@@ -154,13 +154,13 @@ class HOPLearner:
             Of the round: `search_entropy`, of the search's policy in nats; `return_target`, mean of G; and, where there
             is a prior, `outcome_0` ...: its chance of each outcome, mean over sets and co-players.
         """
-        config, mac = self.config, state.mac
-        lessons, outcome = self._lessons(mac, batch)
+        lessons, outcome = self._lessons(state.mac, batch)
+        return self._study(state, lessons, outcome, key)
+
+    def _study(self, state: Any, lessons: Lessons, outcome: Array | None, key: Array) -> tuple[Any, dict[str, Array]]:
+        """Learns policy, value, co-players' policies and the prior of outcomes; see `update`."""
+        mac = state.mac
         sets, positions = lessons.time.shape
-        parts = min(config.hop_minibatches, positions)
-        size = positions // parts
-        order_keys = jax.random.split(key, config.hop_epochs)
-        order = jax.vmap(lambda one: jax.random.permutation(one, positions)[: parts * size])(order_keys)
 
         def step(carry: tuple[Minds, Any], chosen: Array) -> tuple[tuple[Minds, Any], dict[str, Array]]:
             minds, opt_state = carry
@@ -169,8 +169,8 @@ class HOPLearner:
             moves, opt_state = self.optimiser.update(gradients, opt_state)
             return (optax.apply_updates(minds, moves), opt_state), metrics
 
-        rounds = order.reshape(config.hop_epochs * parts, size)
-        (minds, opt_state), metrics = jax.lax.scan(step, (mac.minds, state.opt_state), rounds)
+        rounds = self._rounds(key, positions)
+        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), state.opt_state), rounds)
         metrics = {name: values.mean() for name, values in metrics.items()}
         metrics |= _round_measures(lessons)
         prior = mac.prior
@@ -179,8 +179,17 @@ class HOPLearner:
             prior = mac.inference.learn_prior(prior, outcome.reshape(-1, sets, outcome.shape[-1]))
             shares = prior.mean(axis=(0, 1))
             metrics |= {f"outcome_{index}": shares[index] for index in range(len(shares))}
+        minds = dataclasses.replace(minds, subgoals=mac.minds.subgoals)
         changed = dataclasses.replace(mac, minds=minds, prior=prior)
-        return HOPState(changed, opt_state, state.updates + 1), metrics
+        return state._replace(mac=changed, opt_state=opt_state, updates=state.updates + 1), metrics
+
+    def _rounds(self, key: Array, rows: int) -> Array:
+        """Which rows each gradient step learns from: [hop_epochs * parts, rows / parts], each pass in random order."""
+        parts = min(self.config.hop_minibatches, rows)
+        size = rows // parts
+        order_keys = jax.random.split(key, self.config.hop_epochs)
+        order = jax.vmap(lambda one: jax.random.permutation(one, rows)[: parts * size])(order_keys)
+        return order.reshape(self.config.hop_epochs * parts, size)
 
     def _gradients(self, mind: Minds, lessons: Lessons) -> tuple[Minds, dict[str, Array]]:
         """Of one set of networks, clipped; leaves of `lessons` [M, ...]."""
@@ -234,9 +243,17 @@ class HOPLearner:
         return self.team.main_seats(batch.seat)
 
 
+def studied(minds: Minds) -> Minds:
+    """The networks that learn from single positions: all but the one that infers subgoals."""
+    return dataclasses.replace(minds, subgoals=None)
+
+
 def set_loss(mind: Minds, lessons: Lessons) -> tuple[Array, dict[str, Array]]:
     """The loss of one set of networks and its parts, see `HOPLearner.update`; leaves of `lessons` [M, ...]."""
-    logits, value = mind.own(lessons.maps, lessons.time)
+    told = None
+    if len(mind.own.goal) and lessons.goal is not None:
+        told = lessons.goal.reshape(len(lessons.goal), -1)
+    logits, value = mind.own(lessons.maps, lessons.time, told)
     own_legal = lessons.legal[:, 0]
     log_pi = jnp.log(jnp.maximum(legal_softmax(logits, own_legal), _TINY))
     policy_loss = masked_mean(-(lessons.policy * jnp.where(own_legal, log_pi, 0.0)).sum(axis=-1), lessons.mask)

@@ -1,6 +1,6 @@
 """`am_learner`: the subgoal prior, a variational autoencoder over what seats see, learned from a pool's games.
 
-    loss = mean squared error of the reconstruction (normalised units, mean over features)
+    loss = error of the reconstruction (mean over features: squared, in normalised units; of bits the cross-entropy)
            + prior_kl_weight * KL(encoding || N(0, 1)) (summed over the subgoal's features)
 
 as a mean over all views, that of an episode's last state included, and the seats. Frozen players act; the learner only
@@ -53,7 +53,8 @@ class PriorLearner:
     def init(self, key: Array) -> PriorState:
         """A new prior."""
         width = self.spec.state_dim if self.config.obs_is_state else self.spec.obs_dim
-        prior = Prior(width, self.config.subgoal_dim, key=key)
+        maps = self.spec.map_shape if self.config.omg_maps else None
+        prior = Prior(width, self.config.subgoal_dim, map_shape=maps, key=key)
         return PriorState(prior, self.optimiser.init(prior), jnp.zeros((), jnp.int32))
 
     def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
@@ -125,8 +126,7 @@ def prior_loss(prior: Prior, seen: Array, mask: Array, weight: float, key: Array
         The loss, and metrics `prior_loss`, `prior_reconstruction`, `prior_kl`.
     """
     mean, log_var = prior.encode(seen)
-    rebuilt = prior.decode_normalised(sample(mean, log_var, key))
-    reconstruction = masked_mean(((rebuilt - prior.normalise(seen)) ** 2).mean(axis=-1), mask)
+    reconstruction = masked_mean(prior.reconstruction(sample(mean, log_var, key), seen), mask)
     kl = masked_mean(kl_to_standard(mean, log_var), mask)
     loss = reconstruction + weight * kl
     return loss, {"prior_loss": loss, "prior_reconstruction": reconstruction, "prior_kl": kl}

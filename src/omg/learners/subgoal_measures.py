@@ -3,7 +3,8 @@
 - `subgoal_hit_ratio`: each step's subgoal is decoded to a view; it hits if the nearest view that occurs at or after
   that step in the episode is within the tolerance (root mean squared difference in normalised units). Distinct views
   that were hit (further than the tolerance from those counted before), divided by the number of views of the episode,
-  as a mean over episodes; the same number as `evaluation.measures.subgoal_hit_ratio` finds.
+  as a mean over episodes; the same number as `evaluation.measures.subgoal_hit_ratio` finds. Of views that begin with
+  a binary map (`omg_maps`) the maps are compared, cell by cell: a hit is a map without a single wrong cell.
 - `subgoal_future_distance`, `subgoal_present_distance`: the same distance of the decoded subgoal, and of the present
   view, to the view H steps ahead (the last one past the end). A useful subgoal is nearer than the present.
 - `subgoal_probe`, `present_probe`: accuracy with which a linear classifier reads from the subgoal, or from the present
@@ -13,16 +14,20 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
 from omg.controllers import Columns
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models import Prior, SubgoalModel
 
 TOLERANCE = 0.5
 """Largest distance that counts as a hit, in deviations of the views."""
+SAME_MAP = 1e-3
+"""The same for maps of bits: a single wrong cell of a thousand is 0.03 away."""
 RIDGE = 10.0
 
 
@@ -41,9 +46,9 @@ def examine_subgoals(
     future = jnp.take_along_axis(seen, ahead[..., None, None], axis=1)
     weight = played[..., None] / jnp.maximum(played.sum() * seen.shape[2], 1.0)
     metrics = {
-        "subgoal_hit_ratio": hit_ratio(decoded, seen, length, TOLERANCE),
-        "subgoal_future_distance": (_distance(decoded[:, :-1], future) * weight).sum(),
-        "subgoal_present_distance": (_distance(seen[:, :-1], future) * weight).sum(),
+        "subgoal_hit_ratio": hit_ratio(*comparable(model.prior, decoded, seen), length, tolerance_of(model.prior)),
+        "subgoal_future_distance": (view_distance(decoded[:, :-1], future) * weight).sum(),
+        "subgoal_present_distance": (view_distance(seen[:, :-1], future) * weight).sum(),
     }
     if partners > 1 and batch.players is not None:
         labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
@@ -55,6 +60,20 @@ def examine_subgoals(
             "probe_chance": jax.nn.one_hot(labels, partners).mean(axis=0).max(),
         }
     return metrics
+
+
+def comparable(prior: Prior, decoded: Array, seen: Array) -> tuple[Array, Array]:
+    """What of decoded and real views [..., O] is compared: all of it, or where they begin with maps those, as bits."""
+    if prior.map_shape is None:
+        return decoded, seen
+    cells = math.prod(prior.map_shape)
+    guess, real = ((values[..., :cells] > 0.5).astype(jnp.float32) for values in (decoded, seen))
+    return guess, real
+
+
+def tolerance_of(prior: Prior) -> float:
+    """Largest distance of `comparable` views that counts as a hit."""
+    return TOLERANCE if prior.map_shape is None else SAME_MAP
 
 
 def hit_ratio(decoded: Array, seen: Array, length: Array, tolerance: float) -> Array:
@@ -120,11 +139,11 @@ def probe_accuracy(features: Array, labels: Array, weight: Array, classes: int) 
 
 
 def _all_distances(left: Array, right: Array) -> Array:
-    """`_distance` of each to each, as one product: [P, O] and [Q, O] -> [P, Q]."""
+    """`view_distance` of each to each, as one product: [P, O] and [Q, O] -> [P, Q]."""
     squared = (left**2).sum(axis=-1)[:, None] + (right**2).sum(axis=-1)[None] - 2.0 * left @ right.T
     return jnp.sqrt(jnp.maximum(squared, 0.0) / left.shape[-1])
 
 
-def _distance(left: Array, right: Array) -> Array:
+def view_distance(left: Array, right: Array) -> Array:
     """Root of the mean squared difference: [..., O] -> [...]."""
     return jnp.sqrt(((left - right) ** 2).mean(axis=-1))

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
 
+VALUED_MODES = ("optimistic", "conservative")
+"""Values of `subgoal_mode` that need V of all candidates."""
+
 
 class Selection(NamedTuple):
     """What the selector picked for every step."""
@@ -150,8 +153,8 @@ class SubgoalLearner(SeatLearner):
                 model.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
             )
             value, metrics = value + prior_value, metrics | prior_metrics
-        features, share = self._mix(inferred, selection, mask, t_env, mix_key)
-        metrics |= {"omg_selected_share": share, **_selection_metrics(selection, mask, config.omg_horizon)}
+        features, share = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
+        metrics |= {"omg_selected_share": share, **selection_metrics(selection, mask[..., None], config.omg_horizon)}
         return (value, metrics), features
 
     def select(self, state: Any, batch: EpisodeBatch, columns: Columns, inferred: Array, key: Array) -> Selection:
@@ -168,48 +171,87 @@ class SubgoalLearner(SeatLearner):
         assert isinstance(model, SubgoalModel)
         horizon, steps = config.omg_horizon, batch.actions.shape[1] - 1
         seen = columns.model_inputs().seen
-        length = lengths(batch)
-        mean, log_var = model.prior.encode(seen)
-        mean, log_var = (_past_the_end(values, length, horizon) for values in (mean, log_var))
+        length = lengths(batch)[:, None]
+        mean, log_var = (past_the_end(values, length, horizon) for values in model.prior.encode(seen))
         values = None
-        if config.subgoal_mode in ("optimistic", "conservative"):
+        if config.subgoal_mode in VALUED_MODES:
             values = self._candidate_values(state, batch, columns, inferred, mean, steps)
-        offset = pick_offset(config.subgoal_mode, values, (batch.actions.shape[0], steps, self.seats), horizon, key)
-        left = length[:, None, None] - jnp.arange(steps)[None, :, None]
-        offset = jnp.minimum(offset, jnp.maximum(left, 1)).astype(jnp.int32)
-        index = (jnp.arange(steps)[None, :, None] + offset)[..., None]
-        goal_mean, goal_log_var = (jnp.take_along_axis(value, index, axis=1) for value in (mean, log_var))
-        spread = jnp.zeros(offset.shape) if values is None else values.max(axis=2) - values.min(axis=2)
-        return lax.stop_gradient(Selection(offset, goal_mean, goal_log_var, spread))
-
-    def _mix(
-        self, inferred: Array, selection: Selection, mask: Array, t_env: Array | int, key: Array
-    ) -> tuple[Array, Array]:
-        """The subgoals [B, T+1, m, D] that Q learns with, and the share of selected ones."""
-        config = self.config
-        shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
-        if config.omg_q_input == "mix":
-            share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, config.omg_mix_anneal_time)
-        else:
-            share = jnp.float32(shares[config.omg_q_input])
-        # Nothing can be selected behind an episode's last step, however far its batch is padded.
-        chosen = (jax.random.uniform(key, selection.offset.shape) < share) & (mask[..., None] > 0)
-        mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
-        return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
+        return select_goals(config, (mean, log_var), values, self.seats, length, key)
 
 
-def _past_the_end(values: Array, length: Array, horizon: int) -> Array:
-    """Values [B, T+1, ...] with `horizon` more slots; all slots behind an episode's last state hold that state's."""
-    slots = values.shape[1]
-    last = jnp.take_along_axis(values, length.reshape(-1, *(1,) * (values.ndim - 1)), axis=1)
-    behind = jnp.arange(slots) > length[:, None]
-    kept = jnp.where(behind.reshape(*behind.shape, *(1,) * (values.ndim - 2)), last, values)
+def select_goals(
+    config: Config, goals: tuple[Array, Array], values: Array | None, seats: int, length: Array, key: Array
+) -> Selection:
+    """Picks one of the coming states for every step, as `subgoal_mode` says.
+
+    Args:
+        config: Names mode and horizon H.
+        goals: mean and log variance of the encodings of all slots, [B, T+1+H, m or 1, D] each, from `past_the_end`.
+        values: [B, T, H, m], V of all candidates; None in modes that do not ask for it.
+        seats: m, how many pick for themselves.
+        length: [B, m] or [B, 1], the slot of the last state that may be picked.
+        key: For `subgoal_mode: random`.
+    """
+    horizon = config.omg_horizon
+    games, slots = goals[0].shape[:2]
+    steps = slots - 1 - horizon
+    offset = pick_offset(config.subgoal_mode, values, (games, steps, seats), horizon, key)
+    now = jnp.arange(steps)[None, :, None]
+    offset = jnp.minimum(offset, jnp.maximum(length[:, None] - now, 1)).astype(jnp.int32)
+    index = (now + offset)[..., None]
+    goal_mean, goal_log_var = (jnp.take_along_axis(value, index, axis=1) for value in goals)
+    spread = jnp.zeros(offset.shape) if values is None else values.max(axis=2) - values.min(axis=2)
+    return lax.stop_gradient(Selection(offset, goal_mean, goal_log_var, spread))
+
+
+def mix_subgoals(
+    config: Config, inferred: Array, selection: Selection, mask: Array, t_env: Array | int, key: Array
+) -> tuple[Array, Array]:
+    """The subgoals that the agent learns with, and the share of selected ones.
+
+    Args:
+        config: Says what to learn with (`omg_q_input`).
+        inferred: [B, T+1, m, D].
+        selection: Of the same episodes.
+        mask: [B, T, m] or [B, T, 1], zero where nothing can be selected.
+        t_env: Environment steps so far.
+        key: Consumed.
+
+    Returns:
+        [B, T+1, m, D], and a float32 scalar.
+    """
+    shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
+    if config.omg_q_input == "mix":
+        share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, config.omg_mix_anneal_time)
+    else:
+        share = jnp.float32(shares[config.omg_q_input])
+    # Nothing can be selected behind an episode's last step, however far its batch is padded.
+    chosen = (jax.random.uniform(key, selection.offset.shape) < share) & (mask > 0)
+    mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
+    return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
+
+
+def past_the_end(values: Array, length: Array, horizon: int) -> Array:
+    """Values of all slots with `horizon` more; all slots behind the last state hold that state's.
+
+    Args:
+        values: [B, T+1, m, D].
+        length: [B, m] or [B, 1] integers, the slot of the last state.
+        horizon: H.
+
+    Returns:
+        [B, T+1+H, m, D].
+    """
+    last = jnp.take_along_axis(values, length[:, None, :, None], axis=1)
+    behind = jnp.arange(values.shape[1])[:, None] > length[:, None]
+    kept = jnp.where(behind[..., None], last, values)
     return jnp.concatenate([kept, jnp.repeat(last, horizon, axis=1)], axis=1)
 
 
-def _selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[str, Array]:
-    """`omg_offset_mean`, the shares `omg_offset_1` ... `omg_offset_H`, and `omg_value_spread`."""
-    weight = mask[..., None] / jnp.maximum(mask.sum() * selection.offset.shape[-1], 1.0)
+def selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[str, Array]:
+    """`omg_offset_mean`, the shares `omg_offset_1` ... `omg_offset_H`, and `omg_value_spread`; mask as for mixing."""
+    weight = jnp.broadcast_to(mask, selection.offset.shape)
+    weight = weight / jnp.maximum(weight.sum(), 1.0)
     shares = {f"omg_offset_{k}": ((selection.offset == k) * weight).sum() for k in range(1, horizon + 1)}
     return {
         "omg_offset_mean": (selection.offset * weight).sum(),

@@ -2,8 +2,8 @@
 
 An `Inference` follows each co-player in the course of an episode, says what every search tree starts from and which
 `Judge` knows what to do with that, and labels played episodes for learning. `GoalInference` is HOP's: beliefs about
-goals. `ActionInference` is direct opponent modelling: the others' networks are told nothing. A new one is a class and a
-line in `INFERENCES`; its name is then a value of the key `hop_model`.
+goals. `ActionInference` is direct opponent modelling: the others' networks are told nothing. HOP+ infers subgoals
+(`planning.subgoals`). A new one is a class and a line in `INFERENCES`; its name is then a value of the key `hop_model`.
 
 Letters in shapes: N games, f seats that are planned for, J co-players of each, A seats, G goals, K trees, B episodes,
 T steps.
@@ -11,7 +11,6 @@ T steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +20,7 @@ from jax import Array
 
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
+from omg.modules.opponent_models import ModelSizes
 from omg.modules.planning import CoPlayerNetwork, co_player_logits, goal_logits
 from omg.planning.beliefs import Beliefs, BeliefSettings, begin, follow, learn_prior, new_prior, sample_goals
 from omg.planning.goals import Hindsight, hindsight, make_goals
@@ -36,6 +36,13 @@ class InferenceSettings:
     """K, trees for each decision."""
     beliefs: BeliefSettings
     """Of models that have beliefs."""
+    subgoals: ModelSizes | None = None
+    """Of models that infer subgoals."""
+    draws: bool = True
+    """Whether each tree has subgoals of its own, drawn from what is inferred; otherwise all have the mean."""
+    features: str = "inferred"
+    """What becomes of subgoals: `inferred` (used as they are), `zero`, or `shuffled` (each game's trees start from the
+    history of another game)."""
 
 
 class Moment(NamedTuple):
@@ -83,8 +90,10 @@ class Inference(Protocol):
 
     goal_dim: int
     """Width of the goals that co-players' networks are told; 0 for none."""
-    own_goal: bool
-    """Whether the focal player's own network is told them, too."""
+    own_goal_dim: int
+    """Width of what the focal player's own network is told of them; 0 for nothing."""
+    model_sizes: ModelSizes | None
+    """Of the model that infers subgoals; None for none."""
 
     def new_prior(self, *lead: int) -> Array:
         """What is known before the first episode, [*lead, outcomes]; no outcomes without a prior."""
@@ -140,7 +149,8 @@ class Inference(Protocol):
 class GoalInference:
     """Beliefs about goals, within episodes and from one to the next."""
 
-    own_goal = False
+    own_goal_dim = 0
+    model_sizes: ModelSizes | None = None
 
     def __init__(self, game: GridGame, settings: InferenceSettings) -> None:
         self.game, self.settings = game, settings
@@ -199,7 +209,8 @@ class ActionInference:
     """Nothing is inferred: what a co-player will do depends on the position alone."""
 
     goal_dim = 0
-    own_goal = False
+    own_goal_dim = 0
+    model_sizes: ModelSizes | None = None
 
     def __init__(self, game: GridGame, settings: InferenceSettings) -> None:
         self.game, self.settings = game, settings
@@ -213,8 +224,9 @@ class ActionInference:
         del outcome
         return prior
 
-    def initial(self, games: int, seats: int) -> None:
+    def initial(self, games: int, seats: int) -> Any:
         """See `Inference.initial`: nothing to remember."""
+        del games, seats
 
     def infer(self, minds: Minds, per_seat: bool, prior: Array, moment: Moment, memory: Any, key: Array) -> Inferred:
         """See `Inference.infer`: the trees differ by their luck alone."""
@@ -236,12 +248,6 @@ class ActionInference:
         """See `Inference.labels`: every step tells something."""
         del states
         return Labels(None, jnp.broadcast_to(played[..., None], actions.shape), None)
-
-
-INFERENCES: dict[str, Callable[[GridGame, InferenceSettings], Inference]] = {
-    "goals": GoalInference,
-    "actions": ActionInference,
-}
 
 
 def where_game(condition: Array, new: Array, old: Array) -> Array:

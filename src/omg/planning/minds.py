@@ -17,6 +17,8 @@ from jax import Array
 
 from omg.components.selectors import legal_softmax, random_legal, softmax
 from omg.envs.grid import GridGame
+from omg.envs.grid.view import one_hot
+from omg.modules.opponent_models import ModelSizes, SubgoalModel
 from omg.modules.planning import (
     CoPlayerNetwork,
     PlanningSizes,
@@ -25,6 +27,7 @@ from omg.modules.planning import (
     each,
     goal_logits,
     on_cpu,
+    redrawn,
     stacked,
 )
 from omg.planning.goals import GoalSet
@@ -40,6 +43,8 @@ class Minds(eqx.Module):
     own: PolicyValueNetwork
     others: CoPlayerNetwork
     """Leaves [J, ...], or [m, J, ...]: one network for each co-player, in the order of their seats."""
+    subgoals: SubgoalModel | None = None
+    """Infers what the co-players are heading for, without its prior; None for players that infer no subgoals."""
 
 
 def network_sizes(env: GridGame, goal_dim: int, **changes: Any) -> PlanningSizes:
@@ -48,18 +53,25 @@ def network_sizes(env: GridGame, goal_dim: int, **changes: Any) -> PlanningSizes
     return PlanningSizes(view.channels, view.height, view.width, view.actions, goal_dim, **changes)
 
 
-def new_minds(sizes: PlanningSizes, players: int, key: Array, *, own_goal: bool = False) -> Minds:
+def new_minds(
+    sizes: PlanningSizes, players: int, key: Array, *, own_goal_dim: int = 0, subgoals: ModelSizes | None = None
+) -> Minds:
     """Fresh networks of one focal player.
 
     Args:
         sizes: with the width of the co-players' goals.
         players: seats A.
         key: consumed.
-        own_goal: whether the focal player's own network is told a goal of the same width, too.
+        own_goal_dim: width of what the focal player's own network is told of the others' goals.
+        subgoals: of the model that infers them, if there is one.
     """
     own_key, others_key = jax.random.split(key)
-    own = PolicyValueNetwork(sizes if own_goal else replace(sizes, goal_dim=0), key=own_key)
-    return Minds(own, stacked(lambda each: CoPlayerNetwork(sizes, key=each), others_key, players - 1))
+    own = PolicyValueNetwork(replace(sizes, goal_dim=own_goal_dim), key=own_key)
+    others = stacked(lambda each: CoPlayerNetwork(sizes, key=each), others_key, players - 1)
+    if subgoals is None:
+        return Minds(own, others)
+    model_key = jax.random.fold_in(key, 2)
+    return Minds(own, others, redrawn(SubgoalModel(subgoals, key=model_key).with_prior(None), model_key))
 
 
 def seen_by(env: GridGame, state: Any, seat: Array) -> tuple[Array, Array]:
@@ -67,6 +79,16 @@ def seen_by(env: GridGame, state: Any, seat: Array) -> tuple[Array, Array]:
     view = env.map_view
     maps = env.map_of(state, seat).reshape(len(seat), view.channels, view.height, view.width)
     return maps, state.time / jnp.float32(env.args.episode_limit)
+
+
+def view_of(env: GridGame, state: Any, seat: Array) -> Array:
+    """What one seat of each game observes, seat [B] -> [B, O] float32: its row of `GridGame.views`, by itself."""
+    rows = jnp.arange(len(seat))
+    order = own_order(seat, env.args.players)
+    last = one_hot(jnp.take_along_axis(state.last_action, order, axis=1), len(env.actions)).reshape(len(seat), -1)
+    time = state.time[:, None] / jnp.float32(env.args.episode_limit)
+    parts = (env.map_of(state, seat), env.legal(state)[rows, seat], time, last)
+    return jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=-1)
 
 
 class GoalJudge:

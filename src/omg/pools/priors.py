@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -33,6 +34,8 @@ class PriorCard:
     """Members of the pool that played them."""
     results: dict[str, float] = field(default_factory=dict)
     """Its newest measures on games it was not trained on."""
+    map_shape: Sequence[int] | None = None
+    """Pictures, height and width of the binary map that views begin with, where it reads them as such."""
 
 
 def save_prior(folder: Path, prior: Prior, card: PriorCard) -> Path:
@@ -48,7 +51,9 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
     """
     folder = _find(Path(path))
     card, arrays = read_bundle(folder, PRIOR_CARD, PriorCard)
-    template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, key=jax.random.PRNGKey(0)))
+    shape: Any = None if card.map_shape is None else tuple(card.map_shape)
+    key = jax.random.PRNGKey(0)
+    template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=shape, key=key))
     try:
         prior = fill_leaves(template, arrays)
     except ShapeMismatchError as error:

@@ -11,7 +11,9 @@ from typing import Any
 
 from omg.components.files import write_text
 from omg.errors import UserError
+from omg.evaluation.adaptation import adaptation_summary
 from omg.evaluation.comparison import compare, summarise
+from omg.report.adaptation import adaptation_table, draw_adaptation, scale_words
 from omg.report.curves import draw_curves, mean_curve
 from omg.report.figures import (
     PALETTE,
@@ -53,6 +55,8 @@ class ReportInput:
     """Rows with `agent`, `offset` and `count`."""
     diagnostics: Sequence[Row] = ()
     """Rows with `agent`, `measure`, `value`, `low`, `high` (None or NaN: no interval) and `meaning`."""
+    adaptation: Sequence[Row] = ()
+    """Rows of first episodes with new co-players; see `omg.evaluation.adaptation`."""
     commands: Sequence[str] = ()
     """The commands that repeat all this, in order."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +116,10 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
         parts.append(f"### {group_name(group)}")
         parts.append(markdown_table(*_score_table(report, group)))
     parts += ["## Differences", markdown_table(*_difference_table(report))]
+    if report.adaptation:
+        found = adaptation_summary(report.adaptation)
+        table = markdown_table(*adaptation_table(found, names=report.names))
+        parts += ["## First episodes with new co-players", table, scale_words(found)]
     if report.diagnostics:
         parts += ["## Diagnostics", markdown_table(*_diagnostic_table(report))]
     parts += ["## How to read this", "\n".join(f"- {line}" for line in _reading(report))]
@@ -126,7 +134,8 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
 def _body(report: ReportInput) -> str:
     _require(report)
     sections = [_verdict_section(report), _scores_section(report), _differences_section(report)]
-    sections += [_curves_section(report), _cross_play_section(report), _diagnostics_section(report)]
+    sections += [_curves_section(report), _cross_play_section(report), _adaptation_section(report)]
+    sections += [_diagnostics_section(report)]
     sections += [_reading_section(report), _run_section(report)]
     return "\n".join(filter(None, sections))
 
@@ -185,6 +194,18 @@ def _cross_play_section(report: ReportInput) -> str:
     drawn = draw_cross_play(report.cross_play, metric=report.metric, names=report.names)
     caption = "Every agent (row) with every kind of team-mates (column)."
     return _section("Cross-play", figure_block(inline_svg(drawn, "cross-play matrix"), caption))
+
+
+def _adaptation_section(report: ReportInput) -> str:
+    if not report.adaptation:
+        return ""
+    found = adaptation_summary(report.adaptation)
+    drawn = draw_adaptation(report.adaptation, names=report.names, colours=_colours(report))
+    caption = "What each agent earns itself, from stretch to stretch of its episodes, with 95 % intervals over seeds."
+    picture = figure_block(inline_svg(drawn, "own reward over the first episodes"), caption)
+    words = f'<p class="small">{escape(scale_words(found))} The mean over all co-players:</p>'
+    table = html_table(*adaptation_table(found, names=report.names))
+    return _section("First episodes with new co-players", picture + words + table)
 
 
 def _diagnostics_section(report: ReportInput) -> str:

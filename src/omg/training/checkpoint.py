@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from safetensors import safe_open
 
 from omg.components.files import (
     ShapeMismatchError,
@@ -32,6 +33,7 @@ from omg.training.program import RunState
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
 _BUFFER_PREFIX = "storage."
+_LEARNER_PREFIX = "learner."
 
 
 def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with_buffer: bool, keep: int) -> Path:
@@ -95,6 +97,26 @@ def load_newest(folder: Path, template: Any, say: Callable[[str], None]) -> tupl
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")
     if candidates:
         raise UserError(f"All {len(candidates)} checkpoints in {folder} are damaged; the run cannot be resumed.")
+    return None
+
+
+def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
+    """What the learner of one seed was at the newest checkpoint that is whole, by path without the seeds' axis.
+
+    Nothing else of the checkpoint is read: its replay buffer may be large.
+
+    Args:
+        folder: the run's checkpoint folder.
+        index: of the seed among those of the run.
+
+    Returns:
+        None when there is no such checkpoint.
+    """
+    for path in reversed(list_checkpoints(folder)):
+        if _damage(path) is None:
+            with safe_open(path / _STATE, framework="numpy") as file:
+                names = [name for name in file.keys() if name.startswith(_LEARNER_PREFIX)]  # noqa: SIM118
+                return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name)[index] for name in names}
     return None
 
 

@@ -21,11 +21,11 @@ from omg.config import ON_POLICY, Config, update_rhythm
 from omg.controllers import TeamPolicy
 from omg.envs import Env, make_env
 from omg.errors import UserError
-from omg.learners import SubgoalLearner, build_learner
+from omg.learners import HOPPlusLearner, SubgoalLearner, build_learner
 from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
 from omg.training.start import adopt, load_prior_for, starting_weights
-from omg.training.team import build_team
+from omg.training.team import TeamSetup, build_team
 
 SEEDS_AXIS = "seeds"
 TEST_STREAM = 0x7E57
@@ -69,17 +69,18 @@ class IterationLog(NamedTuple):
 class Program:
     """Compiled functions of one configuration."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, team: TeamSetup | None = None) -> None:
+        """Builds everything that the configuration names; `team` stands in for the team that it names."""
         self.config = config
         self.env: Env = make_env(config.env, **config.env_args)
         self.spec = self.env.spec
-        self.team = build_team(config, self.env)
+        self.team = build_team(config, self.env) if team is None else team
         self.partners = 0 if self.team is None else self.team.squad.size
         draw = None if self.team is None else self.team.draw
         self.learner = build_learner(config, self.spec, draw, self.partners)
         self.prior = load_prior_for(config, self.spec)
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
-        if isinstance(self.learner, SubgoalLearner):
+        if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
             self.learner.learns_prior = self.prior is None
         self.learner_watches = config.learner == "am_learner"
         """Whether the learner has no seat itself."""

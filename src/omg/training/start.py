@@ -43,6 +43,7 @@ def load_prior_for(config: Config, spec: EnvSpec) -> Prior | None:
         ("obs_is_state", card.obs_is_state, config.obs_is_state),
         ("input features", card.features, width),
         ("subgoal_dim", card.subgoal_dim, config.subgoal_dim),
+        ("omg_maps", card.map_shape is not None, config.omg_maps and spec.map_shape is not None),
     ):
         if stored != needed:
             raise UserError(
@@ -80,8 +81,7 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
 def adopt(state: Any, prior: Prior | None, weights: dict[str, Array] | None) -> Any:
     """A new learner state with a pre-trained prior and given agent weights, where there are any."""
     if prior is not None:
-        model = state.mac.opponent_model.with_prior(prior)
-        state = state._replace(mac=dataclasses.replace(state.mac, opponent_model=model))
+        state = state._replace(mac=state.mac.with_prior(prior))
     if weights is not None:
         agent = fill_leaves(state.mac.agent, weights)
         # Learners of policies have no target copy of the agent.

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from omg.modules.maps import MapShape
+
 
 class ModelSizes(NamedTuple):
     """All a model's shapes depend on; a constant of the compiled program."""
@@ -31,6 +33,10 @@ class ModelSizes(NamedTuple):
     """`omg_am`: a `cvae` or an `mlp`."""
     reconstruct: str = "embedding"
     """`omg_am`: what its decoder reconstructs, `embedding` or `input`."""
+    map_shape: MapShape | None = None
+    """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
+    subgoals: int = 1
+    """`omg_am`: subgoals that are inferred side by side, each `feature_dim` wide."""
     naive_feature: str = "embedding"
     """`base_am`: whether its feature is the `embedding` or the `probabilities` of the others' actions."""
     partners: int = 0

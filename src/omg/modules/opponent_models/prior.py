@@ -3,6 +3,10 @@
 Its encoder turns a view into a subgoal, its decoder turns a subgoal back into a view that people can read. Inputs are
 brought to mean 0 and deviation 1 inside, by statistics of the training data that are part of the prior; what comes out
 of `decode` is in the original units.
+
+Views that begin with a binary map may be read as what they are (`map_shape`): convolutions look at the map, and bits
+are reconstructed as bits, by their cross-entropy. Nothing is brought to another scale then; all numbers lie within 0
+and 1.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.layers import Linear
+from omg.modules.maps import MapShape, SearchedMapEncoder
 from omg.modules.opponent_models.gaussians import bounded
 
 _SMALLEST_DEVIATION = 1e-2
@@ -60,10 +65,21 @@ class Prior(eqx.Module):
     output: Linear
     statistics: InputStatistics
     """Counted, never learned: no gradient reaches them."""
+    maps: SearchedMapEncoder
+    """Before the encoder; nothing for views that are plain numbers."""
 
-    def __init__(self, features: int, subgoal_dim: int, hidden: tuple[int, ...] = (128, 128), *, key: Array):
+    def __init__(
+        self,
+        features: int,
+        subgoal_dim: int,
+        hidden: tuple[int, ...] = (128, 128),
+        map_shape: MapShape | None = None,
+        *,
+        key: Array,
+    ):
         encoder_key, mean_key, log_var_key, decoder_key, output_key = jax.random.split(key, 5)
-        self.encoder = _stack((features, *hidden), encoder_key)
+        self.maps = SearchedMapEncoder(map_shape, key=jax.random.fold_in(key, 5))
+        self.encoder = _stack((SearchedMapEncoder.encoded_dim(features, map_shape), *hidden), encoder_key)
         self.mean_head = Linear(hidden[-1], subgoal_dim, key=mean_key)
         self.log_var_head = Linear(hidden[-1], subgoal_dim, key=log_var_key)
         self.decoder = _stack((subgoal_dim, *hidden[::-1]), decoder_key)
@@ -75,28 +91,48 @@ class Prior(eqx.Module):
         """D."""
         return self.mean_head.weight.shape[-1]
 
+    @property
+    def map_shape(self) -> MapShape | None:
+        """Of the binary map that views begin with; None for views that are plain numbers."""
+        return self.maps.shape
+
     def with_statistics(self, statistics: InputStatistics) -> Prior:
         """The same networks with other input statistics."""
         return eqx.tree_at(lambda prior: prior.statistics, self, statistics)
 
     def normalise(self, seen: Array) -> Array:
-        """From original to normalised units, [..., O]."""
+        """From original to normalised units, [..., O]; bits stay what they are."""
+        if self.map_shape is not None:
+            return seen
         mean, deviation = self._scale()
         return (seen - mean) / deviation
 
     def restore(self, normalised: Array) -> Array:
-        """From normalised to original units, [..., O]."""
+        """From normalised to original units, [..., O]; bits stay what they are."""
+        if self.map_shape is not None:
+            return normalised
         mean, deviation = self._scale()
         return normalised * deviation + mean
 
     def encode(self, seen: Array) -> tuple[Array, Array]:
         """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each."""
-        hidden = _through(self.encoder, self.normalise(seen))
+        hidden = _through(self.encoder, self.maps(self.normalise(seen)))
         return self.mean_head(hidden), bounded(self.log_var_head(hidden))
 
     def decode_normalised(self, subgoal: Array) -> Array:
-        """The view a subgoal stands for, in normalised units: [..., D] -> [..., O]."""
-        return self.output(_through(self.decoder, subgoal))
+        """The view a subgoal stands for, in normalised units: [..., D] -> [..., O]; of bits the chance to be set."""
+        rebuilt = self.output(_through(self.decoder, subgoal))
+        return rebuilt if self.map_shape is None else jax.nn.sigmoid(rebuilt)
+
+    def reconstruction(self, subgoal: Array, seen: Array) -> Array:
+        """How badly subgoals stand for views, as a mean over features: [..., D] and [..., O] -> [...].
+
+        The squared error in normalised units; of bits the cross-entropy in nats.
+        """
+        rebuilt = self.output(_through(self.decoder, subgoal))
+        if self.map_shape is None:
+            return ((rebuilt - self.normalise(seen)) ** 2).mean(axis=-1)
+        return bit_cross_entropy(rebuilt, seen).mean(axis=-1)
 
     def decode(self, subgoal: Array) -> Array:
         """The view a subgoal stands for, in original units: [..., D] -> [..., O]."""
@@ -109,6 +145,11 @@ class Prior(eqx.Module):
         _, mean, variance = jax.lax.stop_gradient(self.statistics)
         deviation = jnp.sqrt(variance)
         return mean, jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
+
+
+def bit_cross_entropy(logits: Array, bits: Array) -> Array:
+    """-log of the chance of each bit, in nats: logits and bits (or chances of them) [...] -> [...]."""
+    return jax.nn.softplus(logits) - bits * logits
 
 
 def _stack(widths: tuple[int, ...], key: Array) -> tuple[Linear, ...]:

@@ -5,6 +5,10 @@ done so far, and gives a distribution over subgoals in the space of the frozen p
 decoder must be able to reconstruct the present from subgoal and history, and the subgoal must be close to what the
 prior makes of a state that really came later (which one, a selector decides in hindsight). With `inference: mlp` the
 subgoal is a plain regression on that later state instead.
+
+Where views begin with a binary map (`map_shape`), convolutions read it, and the recurrent unit gets the embedded view
+of the step before instead of the view itself: thousands of numbers become 32, and nothing is looked at twice. Several
+subgoals may be inferred side by side, e.g. one for each co-player (`subgoals`); their features are one vector.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.layers import Linear
+from omg.modules.maps import SearchedMapEncoder
 from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
@@ -25,7 +30,7 @@ from omg.modules.opponent_models.base import (
     own_action,
 )
 from omg.modules.opponent_models.gaussians import LOWEST_LOG_VAR, bounded, kl_between, sample
-from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.prior import Prior, bit_cross_entropy
 from omg.modules.recurrent import gru_cell, unroll_rows
 
 EMBEDDING = 32
@@ -38,16 +43,16 @@ class SubgoalMemory(NamedTuple):
     hidden: Array
     """[B, m, H] summary of the history."""
     seen: Array
-    """[B, m, O] view of the step before, zeros at the start."""
+    """[B, m, O] view of the step before ([B, m, 32], embedded, where it begins with a map); zeros at the start."""
 
 
 class SubgoalInference(NamedTuple):
     """What the model makes of a sequence."""
 
     mean: Array
-    """[B, T, m, D]."""
+    """[B, T, m, D], of several subgoals one behind the other."""
     log_var: Array
-    """[B, T, m, D]."""
+    """The same."""
     embedding: Array
     """[B, T, m, 32], the embedded present view."""
     condition: Array
@@ -57,13 +62,13 @@ class SubgoalInference(NamedTuple):
 
 
 class SubgoalModel(eqx.Module):
-    """The inference model and the frozen prior whose space its subgoals live in."""
+    """The inference model and the frozen prior whose space its subgoals live in; D below is the width of all."""
 
     prior: Prior
     embed: Linear
-    """[O, 32], the present view."""
+    """[O, 32], the present view; behind its convolutions, if it begins with a map."""
     input_gates: Linear
-    """[O + A * U + U, 3H]; rows in the order last view, others' last actions, own last action."""
+    """[O + A * U + U, 3H]; rows in the order last view (or its embedding), others' last actions, own last action."""
     hidden_gates: Linear
     """[H, 3H]."""
     mean_head: Linear
@@ -72,16 +77,19 @@ class SubgoalModel(eqx.Module):
     """[32 + H, D]."""
     decoder: Linear
     """[D + H, 32] or [D + H, O]."""
+    maps: SearchedMapEncoder
+    """Of the map that views begin with; nothing where they are plain numbers."""
     sizes: ModelSizes = eqx.field(static=True)
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = jax.random.split(key, 7)
-        hidden, subgoal = sizes.hidden_dim, sizes.feature_dim
+        hidden, subgoal = sizes.hidden_dim, sizes.feature_dim * sizes.subgoals
         actions = (sizes.n_agents + 1) * sizes.n_actions
         self.sizes = sizes
-        self.prior = Prior(sizes.seen_dim, subgoal, key=keys[0])
-        self.embed = Linear(sizes.seen_dim, EMBEDDING, key=keys[1])
-        self.input_gates = Linear(sizes.seen_dim + actions, 3 * hidden, key=keys[2])
+        self.prior = Prior(sizes.seen_dim, sizes.feature_dim, map_shape=sizes.map_shape, key=keys[0])
+        self.maps = SearchedMapEncoder(sizes.map_shape, key=jax.random.fold_in(key, 7))
+        self.embed = Linear(SearchedMapEncoder.encoded_dim(sizes.seen_dim, sizes.map_shape), EMBEDDING, key=keys[1])
+        self.input_gates = Linear(self._remembered_dim() + actions, 3 * hidden, key=keys[2])
         self.hidden_gates = Linear(hidden, 3 * hidden, key=keys[3])
         self.mean_head = Linear(EMBEDDING + hidden, subgoal, key=keys[4])
         self.log_var_head = Linear(EMBEDDING + hidden, subgoal, key=keys[5])
@@ -90,8 +98,8 @@ class SubgoalModel(eqx.Module):
 
     @property
     def feature_dim(self) -> int:
-        """Width of a subgoal."""
-        return self.sizes.feature_dim
+        """Width of all subgoals together."""
+        return self.sizes.feature_dim * self.sizes.subgoals
 
     def with_prior(self, prior: Prior | None) -> SubgoalModel:
         """The same inference model with another prior; None takes it out, so that an optimiser leaves it alone."""
@@ -100,27 +108,29 @@ class SubgoalModel(eqx.Module):
     def initial(self, batch: int, seats: int) -> SubgoalMemory:
         """Zeros."""
         return SubgoalMemory(
-            jnp.zeros((batch, seats, self.sizes.hidden_dim)), jnp.zeros((batch, seats, self.sizes.seen_dim))
+            jnp.zeros((batch, seats, self.sizes.hidden_dim)), jnp.zeros((batch, seats, self._remembered_dim()))
         )
 
     def infer(
         self, inputs: ModelInputs, memory: SubgoalMemory, key: Array | None
     ) -> tuple[Array, SubgoalMemory, dict[str, Array]]:
         """See `OpponentModel.infer`; stores `infer_mu` and `infer_log_var`, [B, m, D] each."""
-        seen = self.prior.normalise(inputs.seen)
+        seen = self._normalised(inputs.seen)
+        embedding = self._embedded(seen)
         gates = self._gates(memory.seen, inputs)
         hidden = gru_cell(gates, memory.hidden, self.hidden_gates.weight, self.hidden_gates.bias)
-        found = self._posterior(seen, hidden)
+        found = self._posterior(seen, embedding, hidden)
         record = {"infer_mu": found.mean, "infer_log_var": found.log_var}
-        return self.features(found, key), SubgoalMemory(hidden, seen), record
+        return self.features(found, key), SubgoalMemory(hidden, self._remembered(seen, embedding)), record
 
     def unroll(self, inputs: ModelInputs) -> SubgoalInference:
         """[B, T, m, O] -> distributions over subgoals [B, T, m, D] and what they were made from."""
-        seen = self.prior.normalise(inputs.seen)
-        before = jnp.pad(seen[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0)))
+        seen = self._normalised(inputs.seen)
+        embedding = self._embedded(seen)
+        before = jnp.pad(self._remembered(seen, embedding)[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0)))
         start = jnp.zeros((*seen.shape[:1], seen.shape[2], self.sizes.hidden_dim))
         condition = unroll_rows(self._gates(before, inputs), start, self.hidden_gates.weight, self.hidden_gates.bias)
-        return self._posterior(seen, condition)
+        return self._posterior(seen, embedding, condition)
 
     def features(self, inference: SubgoalInference, key: Array | None) -> Array:
         """Subgoals [B, T, m, D], drawn with a key and means without, detached from the agent's loss."""
@@ -129,7 +139,14 @@ class SubgoalModel(eqx.Module):
         return jax.lax.stop_gradient(found)
 
     def subgoal_loss(
-        self, inference: SubgoalInference, goal_mean: Array, goal_log_var: Array, mask: Array, weight: float, key: Array
+        self,
+        inference: SubgoalInference,
+        goal_mean: Array,
+        goal_log_var: Array,
+        mask: Array,
+        weight: float,
+        key: Array,
+        known: Array | None = None,
     ) -> tuple[Array, dict[str, Array]]:
         """What the inference model learns from.
 
@@ -140,15 +157,20 @@ class SubgoalModel(eqx.Module):
             mask: [B, T] of zeros and ones.
             weight: Of the divergence.
             key: Of the draw that the decoder gets.
+            known: [B, T, J] of zeros and ones, with one seat (m = 1) which of its J subgoals count at each step; None
+                for all of those in `mask`.
 
         Returns:
             `reconstruction + weight * KL(inferred || goal)`, both masked means (squared errors are averaged over
-            features, the divergence is summed over them), or with `inference: mlp` the mean squared distance to
+            features, the divergence is summed over those of one subgoal; of maps as input the cross-entropy of bits
+            stands in place of squared errors), or with `inference: mlp` the mean squared distance to
             `goal_mean`. Metrics: `am_loss`, `am_kl`, `am_reconstruction`, `am_goal_distance` (mean squared distance of
             the inferred mean to the goal's).
         """
         goal_mean, goal_log_var = jax.lax.stop_gradient((goal_mean, goal_log_var))
-        distance = mean_over((inference.mean - goal_mean) ** 2, mask)
+        counted = mask if known is None else known
+        parts = [self._each_subgoal(values, known) for values in (inference.mean, goal_mean)]
+        distance = mean_over((parts[0] - parts[1]) ** 2, counted)
         if self.sizes.inference == "mlp":
             zero = jnp.zeros(())
             return distance, {
@@ -159,10 +181,9 @@ class SubgoalModel(eqx.Module):
             }
         drawn = sample(inference.mean, inference.log_var, key)
         rebuilt = self.decoder(jnp.concatenate([drawn, inference.condition], axis=-1))
-        # An embedding that could move towards its own reconstruction would shrink to nothing.
-        target = jax.lax.stop_gradient(inference.embedding) if self.sizes.reconstruct == "embedding" else inference.seen
-        reconstruction = mean_over((rebuilt - target) ** 2, mask)
-        kl = mean_over(kl_between(inference.mean, inference.log_var, goal_mean, goal_log_var), mask)
+        reconstruction = mean_over(self._reconstruction(rebuilt, inference), mask)
+        spreads = [self._each_subgoal(values, known) for values in (inference.log_var, goal_log_var)]
+        kl = mean_over(kl_between(parts[0], spreads[0], parts[1], spreads[1]), counted)
         loss = reconstruction + weight * kl
         return loss, {
             "am_loss": loss,
@@ -171,14 +192,40 @@ class SubgoalModel(eqx.Module):
             "am_goal_distance": distance,
         }
 
+    def _reconstruction(self, rebuilt: Array, inference: SubgoalInference) -> Array:
+        """The error of every feature that the decoder rebuilt."""
+        if self.sizes.reconstruct == "embedding":
+            # An embedding that could move towards its own reconstruction would shrink to nothing.
+            return (rebuilt - jax.lax.stop_gradient(inference.embedding)) ** 2
+        if self.sizes.map_shape is not None:
+            return bit_cross_entropy(rebuilt, inference.seen)
+        return (rebuilt - inference.seen) ** 2
+
+    def _each_subgoal(self, values: Array, known: Array | None) -> Array:
+        """Subgoals apart, [B, T, J, D / J], where they count one by one; else as they are, [B, T, m, D]."""
+        return values if known is None else values.reshape(*known.shape, self.sizes.feature_dim)
+
+    def _normalised(self, seen: Array) -> Array:
+        # Bits need no statistics, so that a model of maps works without its prior.
+        return seen if self.sizes.map_shape is not None else self.prior.normalise(seen)
+
+    def _embedded(self, seen: Array) -> Array:
+        return jax.nn.relu(self.embed(self.maps(seen)))
+
+    def _remembered(self, seen: Array, embedding: Array) -> Array:
+        """What of a view the recurrent unit gets in the next step."""
+        return seen if self.sizes.map_shape is None else embedding
+
+    def _remembered_dim(self) -> int:
+        return self.sizes.seen_dim if self.sizes.map_shape is None else EMBEDDING
+
     def _gates(self, before: Array, inputs: ModelInputs) -> Array:
         """Input projections of the recurrent unit, [..., m, 3H], zeros going in at the first step."""
         others = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
         own = jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), self.sizes.n_actions)
         return self.input_gates(jnp.concatenate([before, others, own], axis=-1))
 
-    def _posterior(self, seen: Array, condition: Array) -> SubgoalInference:
-        embedding = jax.nn.relu(self.embed(seen))
+    def _posterior(self, seen: Array, embedding: Array, condition: Array) -> SubgoalInference:
         both = jnp.concatenate([embedding, condition], axis=-1)
         mean = self.mean_head(both)
         if self.sizes.inference == "mlp":

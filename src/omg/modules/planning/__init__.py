@@ -10,6 +10,7 @@ from omg.modules.planning.networks import (
     goal_logits,
     masked,
     on_cpu,
+    redrawn,
     stacked,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "goal_logits",
     "masked",
     "on_cpu",
+    "redrawn",
     "stacked",
 ]

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.modules.layers import rows_times, select_rows
+from omg.modules.layers import Conv3x3, Linear, rows_times, select_rows
 
 KERNEL = 3
 MASKED = -1e9
@@ -87,6 +87,27 @@ def draw_parameters(key: Array, *parts: tuple[tuple[int, ...], int]) -> list[Arr
     cuts = [sum(sizes[: index + 1]) for index in range(len(sizes) - 1)]
     pieces = jnp.split(numbers, cuts)
     return [piece.reshape(shape) / math.sqrt(fan_in) for piece, (shape, fan_in) in zip(pieces, parts, strict=True)]
+
+
+def redrawn(module: Module, key: Array) -> Module:
+    """The same module with the parameters of all its `Linear` and `Conv3x3` layers from one draw; key is consumed."""
+
+    def is_layer(node: Any) -> bool:
+        return isinstance(node, Linear | Conv3x3)
+
+    layers = [node for node in jax.tree.leaves(module, is_leaf=is_layer) if is_layer(node)]
+    shapes = [
+        (leaf.shape, math.prod(layer.weight.shape[:-1])) for layer in layers for leaf in (layer.weight, layer.bias)
+    ]
+    drawn = iter(draw_parameters(key, *shapes))
+
+    def draw(node: Any) -> Any:
+        if not is_layer(node):
+            return node
+        return eqx.tree_at(lambda layer: (layer.weight, layer.bias), node, (next(drawn), next(drawn)))
+
+    made: Module = jax.tree.map(draw, module, is_leaf=is_layer)
+    return made
 
 
 @jax.custom_vjp

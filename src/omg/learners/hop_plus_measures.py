@@ -1,0 +1,89 @@
+"""What the subgoals say that a planning player inferred in test episodes (see also `subgoal_measures`).
+
+The mean of the subgoal that was inferred for a co-player at each step is decoded to a view of that co-player, and
+compared with what the co-player really saw, as long as both were in the game:
+
+    subgoal_hit_ratio          each map that is decoded, cell by cell 0 or 1, hits if exactly that map occurs at or
+                               after the step; distinct maps hit, divided by the number of views of the episode
+    subgoal_future_distance    distance of the decoded view to the view H steps ahead (the last one past the end)
+    subgoal_present_distance   distance of the present view to the same: a useful subgoal is nearer than the present
+    subgoal_probe              accuracy with which a linear classifier reads from a seat's subgoals which player has
+                               most of the other seats; fitted on every other episode, scored on the rest
+    present_probe              the same from the present view
+    probe_chance               share of the most frequent player
+
+Distances are roots of the mean squared difference over all features of a view, which lie within 0 and 1.
+
+Letters in shapes: B episodes, T steps, A seats, m seats that learn, J co-players, R = B * m * J, O views, D features of
+a subgoal.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from omg.components import EpisodeBatch, loss_mask
+from omg.controllers.hop import HOPMac
+from omg.learners.subgoal_measures import comparable, hit_ratio, probe_accuracy, tolerance_of, view_distance
+from omg.planning.search import own_order
+
+
+def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: int, partners: int) -> dict[str, Array]:
+    """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart.
+
+    Args:
+        mac: the player.
+        batch: episodes that it played, with its records [B, T+1, m, ...] and all observations.
+        seats: [B, m], its seats.
+        horizon: H.
+        partners: number of different players in the other seats.
+    """
+    prior = mac.subgoal_prior
+    assert prior is not None
+    played = loss_mask(batch)
+    steps = played.shape[1]
+    players = batch.actions.shape[2]
+    others = own_order(seats, players)[..., 1:]
+    inferred = batch.records["infer_mu"][:, :-1]
+    subgoals = inferred.reshape(*inferred.shape[:3], others.shape[-1], -1)
+    decoded = jnp.moveaxis(prior.decode(subgoals), 1, 3).reshape(-1, steps, prior.output.bias.shape[-1])
+    seen = jax.vmap(lambda views, order: views[:, order])(batch.obs, others)
+    seen = jnp.moveaxis(seen, 1, 3).reshape(-1, steps + 1, seen.shape[-1])
+    length = _both_there(mac, batch, seats, others)
+    ahead = jnp.minimum(jnp.arange(steps) + horizon, length[:, None])
+    future = jnp.take_along_axis(seen, ahead[..., None], axis=1)
+    counted = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
+    weight = counted / jnp.maximum(counted.sum(), 1.0)
+    # No subgoal belongs to the last view.
+    padded = jnp.pad(decoded, ((0, 0), (0, 1), (0, 0)))
+    guesses, views = comparable(prior, padded[:, :, None], seen[:, :, None])
+    measures = {
+        "subgoal_hit_ratio": hit_ratio(guesses, views, length, tolerance_of(prior)),
+        "subgoal_future_distance": (view_distance(decoded, future) * weight).sum(),
+        "subgoal_present_distance": (view_distance(seen[:, :-1], future) * weight).sum(),
+    }
+    if partners > 1 and batch.players is not None:
+        labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
+        own = jax.vmap(lambda views, seat: views[:, seat])(batch.obs[:, :-1], seats)
+        rows = jnp.broadcast_to(labels[:, None, None], inferred.shape[:3])
+        looked = jnp.broadcast_to(played[..., None], rows.shape)
+        measures |= {
+            "subgoal_probe": probe_accuracy(inferred, rows, looked, partners),
+            "present_probe": probe_accuracy(own, rows, looked, partners),
+            "probe_chance": jax.nn.one_hot(labels, partners).mean(axis=0).max(),
+        }
+    return measures
+
+
+def _both_there(mac: HOPMac, batch: EpisodeBatch, seats: Array, others: Array) -> Array:
+    """Steps that a seat [B, m] and each of its co-players [B, m, J] were in the game together, [R] int32."""
+    games, slots = batch.filled.shape
+    state = mac.game.from_world(batch.state.reshape(games * slots, -1))
+    there = mac.game.there(state).reshape(games, slots, -1)[:, :-1] & (loss_mask(batch)[..., None] > 0)
+    # Nobody comes back, so these are the first steps.
+    until = there.sum(axis=1).astype(jnp.int32)
+    own = jnp.take_along_axis(until, seats, axis=1)[..., None]
+    theirs = jnp.take_along_axis(until[:, None], others, axis=2)
+    return jnp.minimum(own, theirs).reshape(-1)

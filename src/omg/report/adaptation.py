@@ -1,0 +1,160 @@
+"""Few-shot adaptation as a figure and as a table of words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omg.errors import UserError
+from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, Course, adaptation_curve, courses, scale_of
+from omg.report.curves import figure_path, save_figure
+from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.words import agent_name, metric_words
+
+Row = Mapping[str, Any]
+
+_MOST_PANELS = 12
+"""Of single co-players; of more only the mean over all is drawn."""
+_COLUMNS = 4
+_WORDS = metric_words("own_return")
+
+
+def plot_adaptation(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
+    """Draws `draw_adaptation(rows, **options)` into a png, svg or pdf file."""
+    target = figure_path(path)
+    with figure_style():
+        save_figure(draw_adaptation(rows, **options), target)
+    return target
+
+
+@figure_style()
+def draw_adaptation(
+    rows: Iterable[Row], *, names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
+) -> Any:
+    """One panel for all co-players and one for each: own reward of every agent over its episodes.
+
+    Lines are means over stretches of episodes and over seeds, bands their 95 % intervals over seeds. Dashed lines are
+    what a random player and the best response earn.
+
+    Args:
+        rows: of an adaptation table; see `omg.evaluation.adaptation`.
+        names: label -> name of agents.
+        colours: label -> colour; by order of appearance when left out.
+    """
+    from matplotlib.figure import Figure
+
+    rows = list(rows)
+    if not rows:
+        raise UserError("figure of adaptation: there is nothing to draw.")
+    found = courses(rows)
+    scale, first = scale_of(found), next(iter(found.values()))
+    agents = {label: course for label, course in found.items() if label not in (RANDOM, BEST_RESPONSE)}
+    palette = {**agent_colours([row for row in rows if row["agent"] in agents]), **(colours or {})}
+    single = first.co_players if 1 < len(first.co_players) <= _MOST_PANELS else ()
+    panels = (ALL, *single) if len(first.co_players) > 1 else first.co_players
+    columns = min(len(panels), _COLUMNS)
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(max(2.5 * columns, 5.0), 0.7 + 2.1 * lines), dpi=150, layout="constrained")
+    grid = figure.subplots(lines, columns, squeeze=False, sharex=True)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    dashed: list[Any] = []
+    for panel, axes in zip(panels, grid.flat, strict=False):
+        column = slice(None) if panel == ALL else slice(first.co_players.index(panel), None)
+        for level in (scale.random, scale.best):
+            height = level.mean() if panel == ALL else level[column][0]
+            if not math.isnan(height):
+                dashed.append(axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.55))
+        for label, course in agents.items():
+            _draw_curve(axes, course, panel, palette[label], agent_name(label, names))
+        axes.set_title("all co-players" if panel == ALL else panel, loc="left", fontweight="bold")
+        axes.grid(alpha=0.25, linewidth=0.6)
+    figure.supxlabel("episodes with the co-players", fontsize=9)
+    figure.supylabel("own reward", fontsize=9)
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    levels = {f"random player, {scale.name}": line for line in dashed[:1]}
+    everything = ([*handles, *levels.values()], [*labels, *levels])
+    figure.legend(*everything, loc="outside upper left", ncols=min(len(handles) + 1, _COLUMNS + 1))
+    return figure
+
+
+def _draw_curve(axes: Any, course: Course, panel: str, colour: str, name: str) -> None:
+    curve = adaptation_curve(course, panel)
+    axes.plot(curve.episode, curve.mean, color=colour, linewidth=1.6, label=name)
+    if len(course.seeds) > 1:
+        axes.fill_between(curve.episode, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+
+
+MEASURES: Mapping[str, str] = {
+    "mean": "own reward [95 %]",
+    "last_quarter": "last quarter [95 %]",
+    "normalised": "normalised [95 %]",
+    "last_quarter_normalised": "last quarter, normalised [95 %]",
+}
+"""Measures of a summary -> heads of columns."""
+
+
+def adaptation_table(
+    summary: Sequence[Row],
+    co_player: str = ALL,
+    names: Mapping[str, str] | None = None,
+    measures: Sequence[str] = tuple(MEASURES),
+) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Head and lines of a table with one co-player, or with all of them.
+
+    Args:
+        summary: from `omg.evaluation.adaptation.adaptation_summary`.
+        co_player: one of the summary's.
+        names: label -> name of agents.
+        measures: the columns.
+    """
+    rows = [row for row in summary if row["co_player"] == co_player]
+    head = ("agent", *(MEASURES[measure] for measure in measures))
+    lines: list[Sequence[str]] = [
+        (_agent(str(row["agent"]), names), *(_estimate(row, measure) for measure in measures)) for row in rows
+    ]
+    return head, lines
+
+
+def co_player_table(
+    summary: Sequence[Row], names: Mapping[str, str] | None = None
+) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Head and lines of a table of every agent's own reward, mean over all episodes, with each co-player."""
+    found = {(str(row["agent"]), str(row["co_player"])): float(row["mean"]) for row in summary}
+    agents = dict.fromkeys(agent for agent, _ in found)
+    co_players = [name for name in dict.fromkeys(name for _, name in found) if name != ALL]
+    lines: list[Sequence[str]] = [
+        (_agent(agent, names), *(_WORDS.bare(found[agent, name]) for name in co_players)) for agent in agents
+    ]
+    return ("agent", *co_players), lines
+
+
+def scale_words(summary: Sequence[Row]) -> str:
+    """What the normalised scores are, in a sentence."""
+    scale = str(summary[0]["scale"])
+    one = {
+        "best response": "a best response to the same co-player",
+        "best agent compared": "the best of these agents with the same co-player, in its last quarter (no best "
+        "response was given or trained)",
+    }[scale]
+    left_out = [row["co_player"] for row in summary if row["agent"] == summary[0]["agent"] and _unscaled(row)]
+    missing = f" No scale, and not counted: {', '.join(map(str, left_out))}." if left_out else ""
+    return f"Normalised: 0 is a random player, 1 is {one}.{missing}"
+
+
+def _unscaled(row: Row) -> bool:
+    return row["co_player"] != ALL and math.isnan(float(row["normalised"]))
+
+
+def _agent(label: str, names: Mapping[str, str] | None) -> str:
+    return "best response" if label == BEST_RESPONSE else agent_name(label, names)
+
+
+def _estimate(row: Row, measure: str) -> str:
+    value, low, high = (float(row[key]) for key in (measure, f"{measure}_low", f"{measure}_high"))
+    if math.isnan(value):
+        return "\N{EN DASH}"
+    text = _WORDS.bare(value)
+    return text if math.isnan(low) else f"{text} [{_WORDS.bare(low)}, {_WORDS.bare(high)}]"

@@ -1,0 +1,246 @@
+"""Planning players that infer subgoals: what they see and remember, trees that infer anew, subgoals without weight."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from omg.config import Config, adjust, resolve
+from omg.controllers import HOPMac, PlayerView, build_mac
+from omg.envs import make_env
+from omg.errors import UserError
+from omg.modules.opponent_models import ModelInputs
+from omg.planning.inference import Moment
+from omg.planning.minds import view_of
+from omg.planning.search import Roots, grow_trees
+from omg.planning.subgoals import SubgoalFollowing, Trace
+
+GAME: dict[str, Any] = {"size": 4, "players": 3, "hares": 1, "stags": 1, "blocks": 0, "episode_limit": 6}
+SMALL: dict[str, Any] = {
+    "hop_simulations": 6, "hop_samples": 2, "hop_hidden_dim": 8, "subgoal_dim": 4, "am_hidden_dim": 5, "use_cuda": False
+}  # fmt: skip
+GAMES, SEATS, J, D = 5, 3, 2, 4
+KEY = jax.random.PRNGKey(5)
+OTHERS = np.array([[1, 2], [0, 2], [0, 1]])
+
+
+def small_config(algorithm: str = "hop_plus", **changes: Any) -> Config:
+    own = {name: value for name, value in SMALL.items() if algorithm.endswith("hop_plus") or name.startswith("hop")}
+    return resolve(algorithm, "stag_hunt", {**own, "env_args": GAME, **changes}).config
+
+
+def player(algorithm: str = "hop_plus", **changes: Any) -> HOPMac:
+    config = small_config(algorithm, **changes)
+    built: HOPMac = build_mac(config, make_env("stag_hunt", **GAME).spec, jax.random.PRNGKey(0))
+    return built
+
+
+@jax.jit
+def act(mac: HOPMac, seen: Any, memory: Any, key: Array) -> Any:
+    return mac.act(seen, memory, key, 0.0)
+
+
+@cache
+def played() -> tuple[HOPMac, list[Any]]:
+    """The first two steps of a few games, played by one player in all seats."""
+    mac = player()
+    env, key = mac.game, jax.random.PRNGKey(3)
+    world, seen = env.reset(key, GAMES)
+    memory = mac.initial(GAMES)
+    steps = []
+    for number in range(2):
+        actions, memory, record = act(mac, seen, memory, jax.random.fold_in(key, number))
+        steps.append((world, seen, actions, record, memory))
+        world, seen, _ = env.step(key, world, actions)
+    return mac, steps
+
+
+def test_every_seat_infers_a_subgoal_of_every_other() -> None:
+    mac, steps = played()
+    assert mac.minds.own.goal.shape == (SEATS, J * D, 8)
+    assert mac.minds.others.goal.shape == (SEATS, J, D, 8)
+    assert mac.prior.shape == (SEATS, J, 0)
+    assert mac.subgoal_prior is not None
+    assert mac.subgoal_prior.map_shape == mac.game.spec.map_shape
+    for _, seen, actions, record, memory in steps:
+        assert record["infer_mu"].shape == record["infer_log_var"].shape == (GAMES, SEATS, J * D)
+        assert memory.seats.inferred.hidden.shape == (GAMES, SEATS, 5)
+        assert np.take_along_axis(np.asarray(seen.avail), np.asarray(actions)[..., None], axis=2).all()
+    first, second = (np.asarray(step[3]["infer_mu"]) for step in steps)
+    assert np.abs(first - second).max() > 1e-3
+    assert np.abs(first[:, 0] - first[:, 1]).max() > 1e-3
+
+
+def test_a_view_of_one_seat_is_its_row_of_the_observation() -> None:
+    mac, steps = played()
+    world, seen, *_ = steps[1]
+    seat = jnp.asarray([2, 0, 1, 1, 2])
+    found = jax.jit(lambda: view_of(mac.game, world, seat))()
+    np.testing.assert_array_equal(found, np.asarray(seen.obs)[np.arange(GAMES), np.asarray(seat)])
+
+
+def test_what_is_inferred_step_by_step_is_what_learning_unrolls() -> None:
+    mac, steps = played()
+    obs = jnp.stack([step[1].obs for step in steps], axis=1)
+    last = jnp.stack([jnp.full((GAMES, SEATS), -1), steps[0][2]], axis=1)
+    unroll = jax.jit(lambda model, seen, seat: model.unroll(ModelInputs(seen, last, seat)))
+    for seat in range(SEATS):
+        model = jax.tree.map(lambda leaf, seat=seat: leaf[seat], mac.minds.subgoals)
+        found = unroll(model, obs[:, :, seat : seat + 1], jnp.full((GAMES, 1, 1), seat))
+        for step in range(2):
+            np.testing.assert_allclose(found.mean[:, step, 0], steps[step][3]["infer_mu"][:, seat], atol=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------------- in the tree
+
+
+@cache
+def grown() -> tuple[Any, Any]:
+    """Trees of one seat from the second position, and the step of the model from a parent to each child."""
+    mac, steps = played()
+    inference = mac.inference
+    assert isinstance(inference, SubgoalFollowing)
+    mind = jax.tree.map(lambda leaf: leaf[1], mac.minds)
+    judge = inference.judge(mind, per_seat=False)
+    world, before = steps[1][0], steps[0][4].seats.inferred
+    memory = jax.tree.map(lambda leaf: leaf[:, 1], before)
+    seat = jnp.ones(GAMES, jnp.int32)
+    trace = Trace(memory, jnp.zeros((GAMES, J * D)), jnp.arange(GAMES, dtype=jnp.uint32))
+    roots = Roots(world, seat, trace, jnp.arange(GAMES, dtype=jnp.int32))
+
+    @jax.jit
+    def search() -> tuple[Any, Any]:
+        trees = grow_trees(mac.game, judge, mac.settings.search, roots, KEY)
+        slots = mac.settings.search.simulations
+        parent = trees.origins[:, 1:, 0].astype(jnp.int32)
+        of_parent = jax.tree.map(
+            lambda leaf: jax.vmap(lambda own, chosen: own[chosen])(leaf, parent).reshape(-1, *leaf.shape[2:]),
+            trees.nodes.memory,
+        )
+        children = jax.tree.map(lambda leaf: leaf[:, 1:].reshape(-1, *leaf.shape[2:]), trees.nodes.state)
+        again, _ = judge.follow(children, jnp.ones(GAMES * slots, jnp.int32), of_parent)
+        return trees, again
+
+    return search()
+
+
+def test_every_position_of_a_tree_is_one_more_step_of_the_model() -> None:
+    trees, again = grown()
+    real = np.asarray(trees.origins[:, 1:, 3]) >= 0
+    held = jax.tree.map(lambda leaf: np.asarray(leaf[:, 1:]).reshape(-1, *leaf.shape[2:]), trees.nodes.memory)
+    assert real.all()
+    np.testing.assert_allclose(held.goal, again.goal, atol=1e-5)
+    np.testing.assert_allclose(held.memory.hidden, again.memory.hidden, atol=1e-5)
+    # One guess of each tree goes along all of its branches.
+    np.testing.assert_array_equal(trees.nodes.memory.seed[:, -1], np.arange(GAMES))
+
+
+def test_subgoals_change_after_a_simulated_step() -> None:
+    trees, _ = grown()
+    goal = np.asarray(trees.nodes.memory.goal)
+    parent = np.asarray(trees.origins)[:, 1:, 0].astype(int)
+    moved = np.abs(goal[:, 1:] - np.take_along_axis(goal, parent[..., None], axis=1)).max(axis=-1)
+    assert (moved > 1e-4).all()
+    assert np.abs(goal).max(axis=-1).min() > 0
+
+
+def test_a_root_knows_what_was_inferred_of_the_present() -> None:
+    trees, _ = grown()
+    _, steps = played()
+    held = trees.nodes.memory.memory
+    now = steps[1][4].seats.inferred
+    np.testing.assert_allclose(held.hidden[:, 0], now.hidden[:, 1], atol=1e-5)
+    np.testing.assert_allclose(held.seen[:, 0], now.seen[:, 1], atol=1e-5)
+    noise = np.stack([np.asarray(jax.random.normal(jax.random.PRNGKey(seed), (J * D,))) for seed in range(GAMES)])
+    record = steps[1][3]
+    expected = record["infer_mu"][:, 1] + np.exp(0.5 * record["infer_log_var"][:, 1]) * noise
+    np.testing.assert_allclose(trees.nodes.memory.goal[:, 0], expected, atol=1e-5)
+
+
+def test_without_weight_on_subgoals_the_search_is_that_of_direct_om() -> None:
+    mac, steps = played()
+    plain = player("direct_om")
+    told = lambda minds: (minds.own.goal, minds.others.goal)  # noqa: E731
+    silent = eqx.tree_at(told, mac.minds, jax.tree.map(jnp.zeros_like, told(mac.minds)))
+    same = dataclasses.replace(eqx.tree_at(told, mac.minds, told(plain.minds)), subgoals=None)
+    _, seen, *_ = steps[0]
+    found = act(dataclasses.replace(mac, minds=silent), seen, mac.initial(GAMES), KEY)
+    direct = act(dataclasses.replace(plain, minds=same), seen, plain.initial(GAMES), KEY)
+    np.testing.assert_array_equal(found[0], direct[0])
+    for name in ("search_policy", "search_value"):
+        np.testing.assert_allclose(found[2][name], direct[2][name], atol=1e-5)
+    heard = act(mac, seen, mac.initial(GAMES), KEY)
+    assert np.abs(heard[2]["search_policy"] - direct[2]["search_policy"]).max() > 1e-4
+
+
+def test_games_that_begin_forget_and_trees_differ_by_their_draw() -> None:
+    mac, steps = played()
+    inference, seats = mac.inference, jnp.tile(jnp.arange(SEATS, dtype=jnp.int32), (GAMES, 1))
+    world, memory = steps[0][0], steps[1][4].seats.inferred
+
+    @jax.jit
+    def infer(last: Array, memory: Any) -> Any:
+        return mac.inference.infer(mac.minds, True, mac.prior, Moment(world, last, world, seats), memory, KEY)
+
+    nothing = jnp.full((GAMES, SEATS), -1)
+    fresh = infer(nothing, inference.initial(GAMES, SEATS))
+    np.testing.assert_array_equal(infer(nothing, memory).record["infer_mu"], fresh.record["infer_mu"])
+    assert np.abs(infer(nothing + 1, memory).record["infer_mu"] - fresh.record["infer_mu"]).max() > 1e-4
+    assert fresh.trees.goal.shape == (GAMES, SEATS, 2, J * D)
+    assert len(np.unique(fresh.trees.seed)) == GAMES * SEATS * 2
+
+
+def test_controls_take_subgoals_away_or_exchange_histories() -> None:
+    mac, steps = played()
+    zero, shuffled = mac.with_features("zero"), mac.with_features("shuffled")
+    world, memory = steps[1][0], steps[0][4].seats.inferred
+    seats = jnp.tile(jnp.arange(SEATS, dtype=jnp.int32), (GAMES, 1))
+    moment = Moment(world, steps[0][2], world, seats)
+    trees = jax.jit(lambda: shuffled.inference.infer(mac.minds, True, mac.prior, moment, memory, KEY).trees)()
+    np.testing.assert_array_equal(trees.memory.hidden[:, :, 0], np.roll(memory.hidden, 1, axis=0))
+    judge: Any = zero.inference.judge(mac.minds, True)
+    rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[3:]), trees)
+    flat: Trace = jax.tree.map(lambda leaf: leaf[: GAMES * SEATS], rows)
+    state = jax.tree.map(lambda leaf: jnp.tile(leaf, (SEATS, *(1,) * (leaf.ndim - 1))), world)
+    trace, record = jax.jit(lambda: judge.follow(state, seats.T.reshape(-1), flat))()
+    assert not np.asarray(trace.goal).any()
+    assert np.asarray(record["infer_mu"]).any()
+
+
+def test_one_set_of_networks_plays_any_seat() -> None:
+    config = small_config("2pool1hop_plus")
+    assert (config.mac, config.learner) == ("multi_module_mac", "hop_plus_learner")
+    mac: HOPMac = build_mac(config, make_env("stag_hunt", **GAME).spec, jax.random.PRNGKey(0))
+    assert not mac.every_seat
+    seats = jnp.arange(GAMES)[:, None] % SEATS
+    _, seen = mac.game.reset(jax.random.PRNGKey(1), GAMES)
+    last = jnp.full((GAMES, SEATS), -1)
+    view = PlayerView(seen.obs[:, :1], seen.state, jnp.take_along_axis(seen.avail, seats[..., None], 1), seats, last)
+    made = jax.eval_shape(lambda: mac.act_seats(view, mac.initial_seats(GAMES, 1), KEY, 0.0))
+    actions, memory, record = made
+    assert (actions.shape, record["infer_mu"].shape) == ((GAMES, 1), (GAMES, 1, J * D))
+    assert memory.inferred.hidden.shape == (GAMES, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hop_model": "goals"}, "hop_model: got goals, .* Allowed: subgoals"),
+        ({"learner": "hop_learner", "am_model": "none_am"}, "hop_model: got subgoals, .* Allowed: goals, actions"),
+        ({"am_model": "none_am"}, "am_model: got none_am, .* Allowed: omg_am"),
+        ({"omg_maps": False}, "omg_maps: got False, .* Allowed: True"),
+        ({"obs_is_state": True}, "obs_is_state: got True, .* Allowed: False"),
+        ({"omg_q_input": "oracle", "team": "2pool1hop_plus"}, "omg_q_input: got oracle, .* Allowed: mix, inferred"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_a_run(changes: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        adjust(resolve("hop_plus", "stag_hunt", changes).config, has_gpu=False)

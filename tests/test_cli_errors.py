@@ -135,8 +135,8 @@ def test_bad_input_ends_with_one_line_and_code_2(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["trian"], "Unknown command 'trian'. Did you mean 'train'? Allowed: algs, bench, "),
-        (["pol"], "Unknown command 'pol'. Did you mean 'pool'? Allowed: algs, bench, "),
+        (["trian"], "Unknown command 'trian'. Did you mean 'train'? Allowed: adapt, algs, bench, "),
+        (["pol"], "Unknown command 'pol'. Did you mean 'pool'? Allowed: adapt, algs, bench, "),
         (["pool", "trian", "POOL"], "No such command 'trian'."),
         (["pool", "show", "POOL"], "Missing argument 'MEMBER'. See `omg pool show --help`."),
         (["toy", "--seeds", "0"], "Invalid value for '--seeds': "),

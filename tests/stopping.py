@@ -1,10 +1,15 @@
-"""A reporter that presses Ctrl-C."""
+"""A reporter that presses Ctrl-C, and runs that were stopped so."""
 
 from __future__ import annotations
 
+import functools
 import signal
 from typing import Any
 
+import pytest
+
+from omg import api
+from omg.config import Config
 from omg.tracking import RunReporter
 from omg.training.loop import Speed
 
@@ -22,3 +27,14 @@ class Stopping(RunReporter):
         if self.chunks == 0:
             for _ in range(self.presses):
                 signal.raise_signal(signal.SIGINT)
+
+
+def stopped_and_resumed(config: Config, chunks: int) -> api.Run:
+    """A run that was stopped after some chunks and then brought to its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=chunks))
+        stopped = api.train_config(config, quiet=True)
+    assert stopped.status == "interrupted"
+    run = api.resume(stopped.folder, quiet=True)
+    assert run.status == "finished"
+    return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from omg.envs import make_env
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
 from omg.pools import Pool, PriorCard, load_agent, load_prior, save_prior
-from omg.tracking import RunReporter
 from omg.training import program as programs
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import Stopping
+from stopping import stopped_and_resumed
 from tiny import result
 
 GAME: dict[str, Any] = {"size": 3, "players": 2, "drifts": 2, "episode_limit": 5}
@@ -80,12 +78,8 @@ def test_a_run_logs_what_is_inferred_and_what_is_understood(run: api.Run) -> Non
     assert {"test_subgoal_hit_ratio", "test_subgoal_future_distance", "test_action_accuracy"} <= logged
 
 
-def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=2))
-    stopped = api.train_config(small_config(results), quiet=True)
-    assert stopped.status == "interrupted"
-    monkeypatch.setattr(api, "RunReporter", RunReporter)
-    assert api.resume(stopped.folder, quiet=True).status == "finished"
+def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path) -> None:
+    stopped = stopped_and_resumed(small_config(results), chunks=2)
     assert result(stopped.folder) == result(run.folder)
     states = [load_file(path / "state.safetensors") for path in list_checkpoints(run.folder / "checkpoints")]
     for part in ("minds.own.goal", "minds.subgoals.mean_head.weight", "minds.subgoals.maps.convolutions.0.weight"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,9 @@ from omg.config import Config, adjust, resolve
 from omg.envs import make_env
 from omg.errors import UserError
 from omg.pools import Pool, load_agent
-from omg.tracking import RunReporter
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import Stopping
+from stopping import stopped_and_resumed
 from tiny import result, weights
 
 GAME: dict[str, Any] = {"size": 3, "players": 2, "drifts": 2, "episode_limit": 5}
@@ -63,12 +61,8 @@ def test_a_run_logs_what_the_player_understands(run: api.Run) -> None:
     assert {"test_recall_stay", "test_confusion_shovel_as_stay", "test_reward_per_player_mean"} <= logged
 
 
-def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=3))
-    stopped = api.train_config(small_config(results), quiet=True)
-    assert stopped.status == "interrupted"
-    monkeypatch.setattr(api, "RunReporter", RunReporter)
-    assert api.resume(stopped.folder, quiet=True).status == "finished"
+def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path) -> None:
+    stopped = stopped_and_resumed(small_config(results), chunks=3)
     assert result(stopped.folder) == result(run.folder)
     states = [load_file(path / "state.safetensors") for path in list_checkpoints(run.folder / "checkpoints")]
     for part in ("own.trunk.kernels.0", "others.trunk.kernels.0", "others.goal"):

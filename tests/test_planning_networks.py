@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from omg.envs import make_env
+from omg.modules.convolutions import convolve
 from omg.modules.planning import (
     CoPlayerNetwork,
     MapTrunk,
@@ -20,7 +21,6 @@ from omg.modules.planning import (
     masked,
     stacked,
 )
-from omg.modules.planning.networks import convolve
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
 

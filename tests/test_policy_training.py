@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ from omg.components.files import name_leaves
 from omg.config import Config
 from omg.envs import make_env
 from omg.pools import Pool, load_agent
-from omg.tracking import RunReporter
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import Stopping
+from stopping import stopped_and_resumed
 from tiny import GAME, result, tiny_config, tiny_pool, weights
 
 SHORT: dict[str, Any] = {"t_max": 400, "test_interval": 100, "save_model_interval": 60, "ppo_epochs": 2}
@@ -47,16 +45,12 @@ def run_config(results: Path, pool: Pool, name: str) -> Config:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_stopped_run_ends_as_if_it_had_not_been(name: str, results: Path, pool: Pool, monkeypatch: Any):
+def test_a_stopped_run_ends_as_if_it_had_not_been(name: str, results: Path, pool: Pool):
     settings = run_config(results, pool, name)
     assert settings.buffer_size == settings.batch_size == settings.batch_size_run == 4
     whole = api.train_config(settings, quiet=True)
     assert whole.status == "finished"
-    monkeypatch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=5))
-    run = api.train_config(settings, quiet=True)
-    assert run.status == "interrupted"
-    monkeypatch.setattr(api, "RunReporter", RunReporter)
-    assert api.resume(run.folder, quiet=True).status == "finished"
+    run = stopped_and_resumed(settings, chunks=5)
     assert result(run.folder) == result(whole.folder)
     logged = set(whole.metrics.column("name"))
     assert {"loss", "grad_norm", "critic_loss", "entropy", "updates"} <= logged

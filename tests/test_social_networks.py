@@ -13,8 +13,8 @@ from jax import Array
 
 from omg.envs import make_env
 from omg.modules.agents import AGENTS, AgentSizes
+from omg.modules.convolutions import Conv3x3
 from omg.modules.critics import CRITICS, CriticSizes, SeatNetworks
-from omg.modules.layers import Conv3x3
 from omg.modules.maps import FILTERS, MapEncoder, encoded_dim
 from played import drawn, fast_jit
 

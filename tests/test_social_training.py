@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,9 @@ from omg import api
 from omg.config import Config, adjust, resolve
 from omg.envs import make_env
 from omg.pools import Pool, load_agent
-from omg.tracking import RunReporter
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import Stopping
+from stopping import stopped_and_resumed
 from tiny import SETTINGS, result, tiny_agent
 
 GAME = {"size": 3, "players": 2, "hares": 1, "stags": 1, "blocks": 0, "episode_limit": 6}
@@ -56,17 +54,11 @@ def run_config(results: Path, name: str, **changes: Any) -> Config:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_stopped_run_ends_as_if_it_had_not_been(
-    name: str, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_stopped_run_ends_as_if_it_had_not_been(name: str, results: Path, tmp_path: Path):
     settings = run_config(results, name, **RUNS[name])
     whole = api.train_config(settings, quiet=True)
     assert whole.status == "finished"
-    monkeypatch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=4))
-    run = api.train_config(settings, quiet=True)
-    assert run.status == "interrupted"
-    monkeypatch.setattr(api, "RunReporter", RunReporter)
-    assert api.resume(run.folder, quiet=True).status == "finished"
+    run = stopped_and_resumed(settings, chunks=4)
     assert result(run.folder) == result(whole.folder)
 
     before, after = (load_file(path / "state.safetensors") for path in list_checkpoints(whole.folder / "checkpoints"))

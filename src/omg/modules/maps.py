@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from itertools import pairwise
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.layers import Conv3x3
-from omg.modules.planning.networks import convolve
+from omg.modules.convolutions import Conv3x3
 
 MapShape = tuple[int, int, int]
 """Pictures, height and width of the map at the front of a vector."""
 
 FILTERS = (16, 32, 32)
 """Pictures behind each convolution."""
+SEARCHED_FILTERS = (16, 16)
+"""The same of networks that a search asks in every position."""
 
 
 class MapEncoder(eqx.Module):
@@ -26,22 +27,14 @@ class MapEncoder(eqx.Module):
     convolutions: tuple[Conv3x3, ...]
     shape: MapShape | None = eqx.field(static=True)
 
-    filters: ClassVar[tuple[int, ...]] = FILTERS
-
-    def __init__(self, shape: MapShape | None, *, key: Array):
+    def __init__(self, shape: MapShape | None, filters: tuple[int, ...] = FILTERS, *, key: Array):
         self.shape = shape
-        self.convolutions = ()
-        if shape is not None:
-            depths, keys = (shape[0], *self.filters), jax.random.split(key, len(self.filters))
-            self.convolutions = tuple(
-                Conv3x3(inputs, outputs, key=conv_key)
-                for inputs, outputs, conv_key in zip(depths[:-1], depths[1:], keys, strict=True)
-            )
-
-    @classmethod
-    def encoded_dim(cls, width: int, shape: MapShape | None) -> int:
-        """Width that vectors of a given width have behind such an encoder."""
-        return width if shape is None else width - math.prod(shape) + cls.filters[-1] * shape[1] * shape[2]
+        depths = () if shape is None else (shape[0], *filters)
+        keys = jax.random.split(key, len(filters))
+        self.convolutions = tuple(
+            Conv3x3(inputs, outputs, key=conv_key)
+            for (inputs, outputs), conv_key in zip(pairwise(depths), keys, strict=False)
+        )
 
     def __call__(self, vectors: Array) -> Array:
         """[..., O] -> [..., encoded_dim(O, shape)]: the last pictures, then what stands behind the map."""
@@ -55,29 +48,6 @@ class MapEncoder(eqx.Module):
         return jnp.concatenate([flat, vectors[..., size:]], axis=-1)
 
 
-class SearchedMapEncoder(MapEncoder):
-    """The same for networks that a search asks in every position: fewer filters, quick on a CPU and to compile.
-
-    `convolve` knows its own gradient, but not the gradient of that one, which LOLA asks for.
-    """
-
-    filters: ClassVar[tuple[int, ...]] = (16, 16)
-
-    def __init__(self, shape: MapShape | None, *, key: Array):
-        super().__init__(shape, key=key)
-
-    def __call__(self, vectors: Array) -> Array:
-        """As `MapEncoder`, the pictures cell by cell instead of one after the other."""
-        if self.shape is None:
-            return vectors
-        size = math.prod(self.shape)
-        pictures = jnp.moveaxis(vectors[..., :size].reshape(-1, *self.shape), 1, -1)
-        for convolution in self.convolutions:
-            pictures = jax.nn.relu(convolve(pictures, convolution.weight) + convolution.bias)
-        flat = pictures.reshape(*vectors.shape[:-1], -1)
-        return jnp.concatenate([flat, vectors[..., size:]], axis=-1)
-
-
-def encoded_dim(width: int, shape: MapShape | None) -> int:
+def encoded_dim(width: int, shape: MapShape | None, filters: tuple[int, ...] = FILTERS) -> int:
     """Width that vectors of a given width have behind a `MapEncoder`."""
-    return MapEncoder.encoded_dim(width, shape)
+    return width if shape is None else width - math.prod(shape) + filters[-1] * shape[1] * shape[2]

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.layers import Linear
-from omg.modules.maps import MapShape, SearchedMapEncoder
+from omg.modules.maps import SEARCHED_FILTERS, MapEncoder, MapShape, encoded_dim
 from omg.modules.opponent_models.gaussians import bounded
 
 _SMALLEST_DEVIATION = 1e-2
@@ -65,7 +65,7 @@ class Prior(eqx.Module):
     output: Linear
     statistics: InputStatistics
     """Counted, never learned: no gradient reaches them."""
-    maps: SearchedMapEncoder
+    maps: MapEncoder
     """Before the encoder; nothing for views that are plain numbers."""
 
     def __init__(
@@ -78,8 +78,8 @@ class Prior(eqx.Module):
         key: Array,
     ):
         encoder_key, mean_key, log_var_key, decoder_key, output_key = jax.random.split(key, 5)
-        self.maps = SearchedMapEncoder(map_shape, key=jax.random.fold_in(key, 5))
-        self.encoder = _stack((SearchedMapEncoder.encoded_dim(features, map_shape), *hidden), encoder_key)
+        self.maps = MapEncoder(map_shape, SEARCHED_FILTERS, key=jax.random.fold_in(key, 5))
+        self.encoder = _stack((encoded_dim(features, map_shape, SEARCHED_FILTERS), *hidden), encoder_key)
         self.mean_head = Linear(hidden[-1], subgoal_dim, key=mean_key)
         self.log_var_head = Linear(hidden[-1], subgoal_dim, key=log_var_key)
         self.decoder = _stack((subgoal_dim, *hidden[::-1]), decoder_key)

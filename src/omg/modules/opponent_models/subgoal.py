@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.layers import Linear
-from omg.modules.maps import SearchedMapEncoder
+from omg.modules.maps import SEARCHED_FILTERS, MapEncoder, encoded_dim
 from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
@@ -77,7 +77,7 @@ class SubgoalModel(eqx.Module):
     """[32 + H, D]."""
     decoder: Linear
     """[D + H, 32] or [D + H, O]."""
-    maps: SearchedMapEncoder
+    maps: MapEncoder
     """Of the map that views begin with; nothing where they are plain numbers."""
     sizes: ModelSizes = eqx.field(static=True)
 
@@ -87,8 +87,8 @@ class SubgoalModel(eqx.Module):
         actions = (sizes.n_agents + 1) * sizes.n_actions
         self.sizes = sizes
         self.prior = Prior(sizes.seen_dim, sizes.feature_dim, map_shape=sizes.map_shape, key=keys[0])
-        self.maps = SearchedMapEncoder(sizes.map_shape, key=jax.random.fold_in(key, 7))
-        self.embed = Linear(SearchedMapEncoder.encoded_dim(sizes.seen_dim, sizes.map_shape), EMBEDDING, key=keys[1])
+        self.maps = MapEncoder(sizes.map_shape, SEARCHED_FILTERS, key=jax.random.fold_in(key, 7))
+        self.embed = Linear(encoded_dim(sizes.seen_dim, sizes.map_shape, SEARCHED_FILTERS), EMBEDDING, key=keys[1])
         self.input_gates = Linear(self._remembered_dim() + actions, 3 * hidden, key=keys[2])
         self.hidden_gates = Linear(hidden, 3 * hidden, key=keys[3])
         self.mean_head = Linear(EMBEDDING + hidden, subgoal, key=keys[4])

@@ -2,7 +2,8 @@
 
 Most episodes of a game with a generous time limit are far shorter than the longest of a batch, and learning on padding
 would be most of the work. Losses are means over the steps that were played, so a batch may come as several, each cut to
-its own length: the mean of their means, weighted by their steps, is the mean of the whole.
+its own length: the mean of their means, weighted by their steps, is the mean of the whole. (A prior that is learned
+along counts views, one more per episode than steps; its parts' weights are off by that much.)
 """
 
 from __future__ import annotations

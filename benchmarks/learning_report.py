@@ -53,9 +53,11 @@ def main() -> None:
     lines = [
         "# Learning curves on the sc2 simulator",
         "",
-        "Greedy test wins over 32 battles every 10,000 steps, at PyMARL's settings (one update of 32 episodes per",
-        "episode, 32 battles side by side). Machine: NVIDIA H200, Python 3.12, JAX 0.11.2. Several runs shared the",
-        "GPU; those that end before 2 M steps were cut off by the clock, not by choice. Command and rebuild:",
+        "Greedy test wins over 32 battles every 10,000 steps, each algorithm at its own settings: IQL, VDN, QMIX and",
+        "QTRAN at PyMARL's (one update of 32 episodes per episode, 32 battles side by side); COMA one update of each",
+        "round of 8 episodes, IPPO and MAPPO ten passes over each round of 32. Machine: NVIDIA H200, Python 3.12,",
+        "JAX 0.11.2. Several runs shared the GPU. IQL, VDN and QMIX runs that end before 2 M steps were cut off by",
+        "the clock, not by choice; QTRAN, COMA, IPPO and MAPPO on 3m were asked for 0.7 to 1 M. Command and rebuild:",
         "`benchmarks/learning_report.py`.",
         "",
         "| map | algorithm | seeds | steps per seed | wins, mean of the last ten tests (over seeds)"

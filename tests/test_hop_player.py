@@ -32,7 +32,7 @@ def small_config(algorithm: str = "hop", **changes: Any) -> Config:
 
 def player(algorithm: str = "hop", **changes: Any) -> HOPMac:
     config = small_config(algorithm, **changes)
-    built: HOPMac = build_mac(config, make_env("stag_hunt", **GAME).spec, jax.random.PRNGKey(0))
+    built: HOPMac = jax.jit(lambda key: build_mac(config, make_env("stag_hunt", **GAME).spec, key))(KEY)
     return built
 
 
@@ -46,14 +46,15 @@ def played() -> tuple[HOPMac, list[Any]]:
     """The first two steps of a few games, played by one player in all seats."""
     mac = player()
     env, key = mac.game, jax.random.PRNGKey(3)
-    world, seen = env.reset(key, GAMES)
-    memory = mac.initial(GAMES)
+    world, seen = jax.jit(env.reset, static_argnums=1)(key, GAMES)
+    memory = jax.jit(lambda: mac.initial(GAMES))()
+    step = jax.jit(env.step)
     steps = []
     for number in range(2):
         before = memory
         actions, memory, record = act(mac, seen, memory, jax.random.fold_in(key, number))
         steps.append((world, seen, actions, record, before))
-        world, seen, _ = env.step(key, world, actions)
+        world, seen, _ = step(key, world, actions)
     return mac, steps
 
 
@@ -93,23 +94,27 @@ def test_the_best_action_is_taken_in_tests() -> None:
     assert player().explores
     assert not player().tested().explores
     assert player(test_greedy=False).tested().explores
+    longer = player(hop_test_simulations=9, hop_test_samples=3)
+    assert (longer.settings.search.simulations, longer.settings.inference.samples) == (6, 2)
+    thinking = longer.tested().settings
+    assert (thinking.search.simulations, thinking.inference.samples) == (9, 3)
 
 
 def test_one_set_of_networks_plays_any_seat() -> None:
     config = resolve("2pool1hop", "stag_hunt", {**SMALL, "env_args": GAME}).config
     assert (config.mac, config.learner) == ("multi_module_mac", "hop_learner")
-    mac: HOPMac = build_mac(config, make_env("stag_hunt", **GAME).spec, jax.random.PRNGKey(0))
+    mac: HOPMac = jax.jit(lambda key: build_mac(config, make_env("stag_hunt", **GAME).spec, key))(KEY)
     assert mac.prior.shape == (1, 2, 2)
     assert not mac.every_seat
     env = mac.game
-    world, seen = env.reset(jax.random.PRNGKey(1), GAMES)
-    seats = jnp.arange(GAMES)[:, None] % 3
-    last = jnp.full((GAMES, 3), -1)
-    view = PlayerView(seen.obs[:, :1], seen.state, jnp.take_along_axis(seen.avail, seats[..., None], 1), seats, last)
+    world, seen = jax.device_get(jax.jit(env.reset, static_argnums=1)(jax.random.PRNGKey(1), GAMES))
+    seats = np.arange(GAMES, dtype=np.int32)[:, None] % 3
+    last = np.full((GAMES, 3), -1, np.int32)
+    view = PlayerView(seen.obs[:, :1], seen.state, np.take_along_axis(seen.avail, seats[..., None], 1), seats, last)
     actions, memory, record = jax.jit(lambda: mac.act_seats(view, mac.initial_seats(GAMES, 1), KEY, 0.0))()
     assert (actions.shape, record["search_policy"].shape) == ((GAMES, 1), (GAMES, 1, 7))
     assert memory.inferred.belief.shape == (GAMES, 1, 2, 2)
-    legal = np.take_along_axis(np.asarray(env.legal(world)), np.asarray(seats)[..., None], 1)
+    legal = np.take_along_axis(np.asarray(jax.jit(env.legal)(world)), seats[..., None], 1)
     assert np.take_along_axis(legal, np.asarray(actions)[..., None], 2).all()
 
 
@@ -151,8 +156,9 @@ def test_ablations_leave_a_part_of_the_belief_out(part: str) -> None:
 
 def test_seeds_under_vmap_think_as_they_do_alone() -> None:
     mac, steps = played()
-    other = dataclasses.replace(mac, minds=jax.tree.map(lambda leaf: leaf * 1.5, mac.minds))
-    macs = jax.tree.map(lambda *leaves: jnp.stack(leaves), mac, other)
+    mac = jax.device_get(mac)
+    other = dataclasses.replace(mac, minds=jax.tree.map(lambda leaf: leaf * np.float32(1.5), mac.minds))
+    macs = jax.tree.map(lambda *leaves: np.stack(leaves), mac, other)
     keys = jnp.stack([jax.random.fold_in(jax.random.PRNGKey(3), 1)] * 2)
     _, seen, actions, record, memory = steps[1]
     together = jax.jit(jax.vmap(act, in_axes=(0, None, None, 0)))(macs, seen, memory, keys)

@@ -327,6 +327,24 @@ def test_moving_the_scale_changes_nothing_that_the_critic_says():
     assert [float(moment) for moment in first.moments] == pytest.approx([counted.mean(), counted.std()], rel=1e-3)
 
 
+def test_values_stay_within_what_rewards_can_add_up_to():
+    scale = unscaled().witness(jnp.asarray([[[-2.0], [3.0], [99.0]]]), jnp.asarray([[1.0, 1.0, 0.0]]))
+    assert (float(scale.lowest), float(scale.highest)) == (-2.0, 3.0)
+    later = scale.witness(jnp.asarray([[[1.0]]]), jnp.ones((1, 1))).read(jnp.ones((1, 1, 1)), jnp.ones((1, 1)))
+    assert (float(later.lowest), float(later.highest)) == (-2.0, 3.0)
+    np.testing.assert_allclose(later.possible(jnp.asarray([-1e9, -7.0, 29.0, 1e9]), 0.9), [-20, -7, 29, 30], rtol=1e-5)
+    assert float(later.possible(jnp.float32(1e9), 1.0)) == 1e9
+
+
+def test_a_critic_that_ran_away_is_not_believed():
+    learner, update = learner_for()
+    state, batch = drawn_networks(learner, NETWORKS), legal_episodes()
+    wild = state._replace(scale=state.scale._replace(square=jnp.float32(1e12), weight=jnp.float32(1.0)))
+    _, metrics = update(wild, batch, 0, 0, KEY)
+    most = float(jnp.abs(batch.reward).max()) / (1.0 - learner.config.gamma)
+    assert 0.0 < abs(float(metrics["value_mean"])) <= most * 1.001
+
+
 # Opponent models
 
 

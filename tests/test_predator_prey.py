@@ -59,6 +59,14 @@ def test_every_step_agrees_with_simple_tag(args: dict[str, Any]):
         paid = max(paid, float(outcome.reward.max()))
     assert paid >= 10.0, "nobody was ever caught: the comparison shows too little"
     assert np.abs(state.x).max() > 1.0
+    assert outcome.terminated.all()
+    assert not outcome.truncated.any()
+
+
+def test_a_game_that_would_go_on_is_cut_at_the_limit() -> None:
+    env = make_env("predator_prey", episode_limit=1, end_at_limit=False)
+    state, _ = env.reset(jax.random.key(0), 2)
+    _, _, outcome = env.step(jax.random.key(1), state, jnp.zeros((2, 4), jnp.int32))
     assert outcome.truncated.all()
     assert not outcome.terminated.any()
 
@@ -74,7 +82,7 @@ def test_a_touch_pays_every_predator_and_costs_the_prey():
     env = make_env("predator_prey", catch_reward=2.0)
     near = PREDATOR_SIZE + PREY_SIZE - 0.001
     start = placed([(0.0, 0.0), (2 * near, 0.0), (-0.8, 0.0), (near, 0.0), (0.0, 0.8), (0.0, -0.8)])
-    state, _, outcome = env.step(jax.random.key(0), start, jnp.full((1, 4), STAY))
+    state, _, outcome = jax.device_get(jax.jit(env.step)(jax.random.key(0), start, np.full((1, 4), STAY)))
     np.testing.assert_allclose(outcome.reward[0], [4.0, 4.0, 4.0, -4.0])
     assert float(outcome.metrics["touches"][0]) == 2
     assert float(outcome.metrics["predator_return"][0]) == 4.0
@@ -87,9 +95,9 @@ def test_a_touch_pays_every_predator_and_costs_the_prey():
 def test_the_prey_is_faster_and_pays_for_leaving():
     env = make_env("predator_prey")
     state = placed([(-0.8, -0.8), (-0.8, -0.5), (-0.8, -0.2), (0.0, 0.0), (0.8, -0.8), (0.8, 0.8)])
-    rewards = []
+    rewards, step = [], jax.jit(env.step)
     for _ in range(20):
-        state, _, outcome = env.step(jax.random.key(0), state, jnp.asarray([[NORTH, NORTH, NORTH, NORTH]]))
+        state, _, outcome = jax.device_get(step(jax.random.key(0), state, np.array([[NORTH, NORTH, NORTH, NORTH]])))
         rewards.append(float(outcome.reward[0, 3]))
     speeds = np.asarray(state.y_speed[:, 0])
     np.testing.assert_allclose(speeds, [1.0, 1.0, 1.0, 1.3], rtol=1e-3)
@@ -101,9 +109,9 @@ def test_starts_and_names():
     env = make_env("predator_prey")
     spec = env.spec
     assert (spec.scenario, spec.n_agents, spec.n_actions, spec.obs_dim, spec.state_dim) == ("3v1-2o", 4, 5, 16, 20)
-    state, seen = env.reset(jax.random.key(0), 4000)
-    assert float(jnp.abs(state.x[:4]).max()) == pytest.approx(1.0, abs=0.01)
-    assert float(jnp.abs(state.x[4:]).max()) == pytest.approx(0.9, abs=0.01)
+    state, seen = jax.device_get(jax.jit(env.reset, static_argnums=1)(jax.random.key(0), 4000))
+    assert np.abs(state.x[:4]).max() == pytest.approx(1.0, abs=0.01)
+    assert np.abs(state.x[4:]).max() == pytest.approx(0.9, abs=0.01)
     assert abs(float(state.y.mean())) < 0.02
     np.testing.assert_array_equal(seen.state[7, :2], [state.x[0, 7], state.y[0, 7]])
     with pytest.raises(UserError, match=r"env_args\.prey: got 0"):

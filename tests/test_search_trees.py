@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from jax import Array
 
+from omg.planning import trees
 from omg.planning.search import (
     Roots,
     SearchSettings,
@@ -219,3 +221,26 @@ def test_trees_are_those_of_mctx_node_by_node() -> None:
     np.testing.assert_array_equal(ours.nodes.state, theirs.embeddings)
     np.testing.assert_allclose(ours.q, theirs.summary().qvalues, atol=1e-4)
     np.testing.assert_allclose(ours.value, theirs.summary().value, atol=1e-4)
+
+
+def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, settings = random_table(7), SearchSettings(simulations=30, exploration=1.5, discount=0.9)
+    starts = [0, 1, 2, 3, 5, 6]
+    plain = TableGame(table).search(starts, settings)
+
+    def interpreted(by_kernel: bool, kernel: Any, loop: Any) -> Any:
+        assert by_kernel
+        return partial(kernel, interpret=True)
+
+    monkeypatch.setattr(trees, "on_cpu", lambda: False)
+    monkeypatch.setattr(trees, "_choose", interpreted)
+    game, zeros = TableGame(table), jnp.zeros(3, jnp.int32)
+
+    @jax.jit
+    @jax.vmap
+    def search(own: Array) -> Any:
+        return grow_trees(game, game, settings, Roots(own, zeros, zeros, jnp.arange(3)), jax.random.key(0))
+
+    found = search(jnp.asarray(starts, jnp.int32).reshape(2, 3))
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(ours.reshape(theirs.shape), theirs, rtol=1e-6)

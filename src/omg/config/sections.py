@@ -321,6 +321,12 @@ class PlanningSection(Section):
     )
     hop_simulations: Whole = Field(200, ge=1, description="Positions that a search adds to each tree")
     hop_samples: Whole = Field(5, ge=1, description="Trees of each decision, each for other goals of the others")
+    hop_test_simulations: Whole | None = Field(
+        None, ge=1, description="hop_simulations of tests, saved agents and team-mates; None: the same"
+    )
+    hop_test_samples: Whole | None = Field(
+        None, ge=1, description="hop_samples of tests, saved agents and team-mates; None: the same"
+    )
     hop_exploration: Real | None = Field(
         None, ge=0, description="The search's c; None: 1 in stag_hunt, 15 in snowdrift"
     )

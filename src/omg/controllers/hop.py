@@ -56,6 +56,20 @@ class PlannerSettings:
     """Memory that the trees of one step may take."""
     test_greedy: bool = True
     """Whether it takes its best action when it is tested, instead of drawing one."""
+    test_simulations: int | None = None
+    """Of every tree when it is tested; None: as always."""
+    test_samples: int | None = None
+    """Trees of a decision when it is tested; None: as always."""
+
+    def tested(self) -> PlannerSettings:
+        """How it thinks when it is tested."""
+        simulations = self.test_simulations or self.search.simulations
+        samples = self.test_samples or self.inference.samples
+        return dataclasses.replace(
+            self,
+            search=dataclasses.replace(self.search, simulations=simulations),
+            inference=dataclasses.replace(self.inference, samples=samples),
+        )
 
 
 class PlannerMemory(NamedTuple):
@@ -185,8 +199,8 @@ class HOPMac(eqx.Module):
         return actions.astype(jnp.int32), PlannerMemory(inferred.memory, position), record
 
     def tested(self) -> HOPMac:
-        """The same player as it is tested and saved: it takes the best action."""
-        return dataclasses.replace(self, explores=not self.settings.test_greedy)
+        """The same player as it is tested and saved: it takes the best action, and may think for longer."""
+        return dataclasses.replace(self, explores=not self.settings.test_greedy, settings=self.settings.tested())
 
     def with_prior(self, prior: Prior) -> HOPMac:
         """The same player with another subgoal prior."""
@@ -242,6 +256,8 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
         search=SearchSettings(config.hop_simulations, exploration, config.gamma, config.hop_beta),
         limit_bytes=config.hop_search_bytes,
         test_greedy=config.test_greedy,
+        test_simulations=config.hop_test_simulations,
+        test_samples=config.hop_test_samples,
     )
     inference = INFERENCES[settings.model](game, settings.inference)
     players = spec.n_agents if config.team is None else 1

@@ -88,7 +88,7 @@ def standardised(values: Array, mask: Array) -> Array:
 
 
 class ValueScale(NamedTuple):
-    """Running mean and mean square of returns, by which a critic's outputs are scaled; older ones fade."""
+    """What has been seen of returns and rewards, by which a critic's outputs are scaled and kept within reason."""
 
     mean: Array
     """float32 scalar, the faded sum of the batches' means; divided by `weight` it is their average."""
@@ -96,11 +96,33 @@ class ValueScale(NamedTuple):
     """float32 scalar, the same of the means of squares."""
     weight: Array
     """float32 scalar, the faded count of batches as a share of 1; 0 before the first."""
+    lowest: Array
+    """float32 scalar, the least that any step has paid so far, at most 0."""
+    highest: Array
+    """float32 scalar, the most, at least 0."""
 
     def read(self, values: Array, mask: Array) -> ValueScale:
-        """With another batch of returns [B, T, m] and mask [B, T] taken in."""
+        """With another batch of returns [B, T, m] and mask [B, T] taken in; older ones fade."""
         news = (masked_mean(values, mask), masked_mean(values**2, mask), jnp.float32(1.0))
-        return ValueScale(*(_FADE * old + (1.0 - _FADE) * new for old, new in zip(self, news, strict=True)))
+        faded = (_FADE * old + (1.0 - _FADE) * new for old, new in zip(self[:3], news, strict=True))
+        return ValueScale(*faded, *self[3:])
+
+    def witness(self, reward: Array, mask: Array) -> ValueScale:
+        """With the rewards [B, T, m or 1] of a batch taken in."""
+        paid = jnp.where(mask[..., None] > 0, reward, 0.0)
+        return self._replace(
+            lowest=jnp.minimum(self.lowest, jnp.min(paid)), highest=jnp.maximum(self.highest, jnp.max(paid))
+        )
+
+    def possible(self, values: Array, gamma: float) -> Array:
+        """Returns moved to the nearest that any sequence of the rewards seen could have.
+
+        An episode cut by the time limit bootstraps from its last position. Where positions have no bounds, a critic is
+        asked for values far from all that it knows, learns from its own answers, and runs away.
+        """
+        if gamma >= 1.0:
+            return values
+        return jnp.clip(values, self.lowest / (1.0 - gamma), self.highest / (1.0 - gamma))
 
     @property
     def moments(self) -> tuple[Array, Array]:
@@ -138,7 +160,7 @@ _FADE = 0.95
 
 def unscaled() -> ValueScale:
     """Before the first batch: values stay as they are."""
-    return ValueScale(*(jnp.zeros((), jnp.float32) for _ in range(3)))
+    return ValueScale(*(jnp.zeros((), jnp.float32) for _ in ValueScale._fields))
 
 
 def _time_first(*values: Array) -> tuple[Array, ...]:

@@ -252,14 +252,15 @@ class PPOLearner(SeatLearner):
         log_pi = self._log_probabilities(state.mac, columns, inputs, avail, epsilon)
         shape = columns.own_last.shape
         outputs = jnp.broadcast_to(state.critic(parts, columns.timed_seats), shape)
-        values = state.scale.stretch(outputs)
         reward, extra, added = self._paid(state, batch, columns, log_pi, key)
+        scale = state.scale.witness(reward, mask)
+        values = scale.possible(state.scale.stretch(outputs), config.gamma)
         advantages = generalised_advantages(
             reward, values, batch.terminated[:, :-1], mask, config.gamma, config.gae_lambda
         )
         values = values[:, :-1]
         targets = advantages + values
-        critic, scale = state.critic, state.scale
+        critic = state.critic
         if config.normalise_value:
             scale = scale.read(targets, mask)
             gain, offset = state.scale.change_to(scale)

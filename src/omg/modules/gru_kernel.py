@@ -21,6 +21,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 
+from omg.modules.kernels import compiler_params, triton
+
 _SMALLEST = 16
 """The least rows and columns of a block that a tensor core takes; with the fewest rows most programs are in flight."""
 _WIDEST = 128
@@ -39,7 +41,7 @@ class Columns(NamedTuple):
 
 def usable(hidden: int) -> bool:
     """Whether the kernels can be compiled for a GPU with this hidden width."""
-    return _triton() is not None and hidden <= _WIDEST
+    return triton() is not None and hidden <= _WIDEST
 
 
 def column_blocks(hidden: int) -> tuple[Columns, ...]:
@@ -76,7 +78,7 @@ def forward_loop(
         in_specs=[sizes.sequence(3), sizes.block(), sizes.whole(sizes.wide), sizes.whole(1)],
         out_specs=[sizes.sequence(1)] * (5 if keep else 1),
         interpret=interpret,
-        compiler_params=_compiler_params(interpret),
+        compiler_params=compiler_params(interpret),
     )(sizes.pad(gates_in, 3), sizes.pad_start(h0), sizes.pad_weight(weight), sizes.pad_columns(bias[None], 3))
     return tuple(sizes.cut(output, 1) for output in outputs)
 
@@ -141,7 +143,7 @@ def backward_loop(
         in_specs=[sizes.block(), *[sizes.sequence(1)] * 6, sizes.whole(sizes.wide)],
         out_specs=[sizes.sequence(3), sizes.sequence(1), sizes.block()],
         interpret=interpret,
-        compiler_params=_compiler_params(interpret),
+        compiler_params=compiler_params(interpret),
     )(
         sizes.pad_start(h0),
         *(sizes.pad(values, 1) for values in (states, *gates, grad_states)),
@@ -281,16 +283,3 @@ class _Sizes(NamedTuple):
 def _sizes(lead: tuple[int, ...], hidden: int) -> _Sizes:
     episodes, steps, rows = lead
     return _Sizes(episodes, steps, rows, hidden, hidden + -hidden % _SMALLEST, episodes + -episodes % _SMALLEST)
-
-
-def _triton() -> Any:
-    try:
-        from jax.experimental.pallas import triton
-    except ImportError:
-        return None
-    return triton
-
-
-def _compiler_params(interpret: bool) -> Any:
-    triton = _triton()
-    return None if interpret or triton is None else triton.CompilerParams(num_warps=4, num_stages=1)

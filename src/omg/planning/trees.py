@@ -11,20 +11,22 @@ Letters in shapes: B trees, M nodes of each (the root is node 0, simulation i ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from omg.modules.kernels import power_of_two
+from omg.modules.planning import on_cpu
+from omg.planning import tree_kernels
 from omg.planning.batches import Axes, anywhere
+from omg.planning.tree_kernels import ACTION, CHILD, DISCOUNT, PARENT, PRIOR, RETURN, REWARD, VISITS
 
 ILLEGAL = -1.0
 """In place of the prior chance of an action that is not legal."""
-PRIOR, VISITS, RETURN, CHILD = range(4)
-"""What `Trees.branches` holds."""
-PARENT, ACTION, REWARD, DISCOUNT = range(4)
-"""What `Trees.origins` holds."""
 
 
 class Arrival(NamedTuple):
@@ -121,45 +123,64 @@ def grow(
     batch, actions = root.prior.shape
     size = simulations + 1
     row = jnp.arange(batch)
+    by_kernel = tree_kernels.usable() and not on_cpu()
+    width_of_node = power_of_two(actions) if by_kernel else actions
 
     def allocate(leaf: Array) -> Array:
         return jnp.zeros((batch, size, *leaf.shape[1:]), leaf.dtype).at[:, 0].set(leaf)
 
-    fresh = jnp.zeros((batch, size, actions, 4))
+    def branches_of(prior: Array) -> Array:
+        filled = jnp.pad(prior, ((0, 0), (0, width_of_node - actions)), constant_values=ILLEGAL)
+        return jnp.zeros((batch, width_of_node, 4)).at[..., PRIOR].set(filled)
+
     trees = Trees(
-        branches=fresh.at[:, 0, :, PRIOR].set(root.prior),
+        branches=allocate(branches_of(root.prior)),
         origins=jnp.zeros((batch, size, 4)),
         nodes=jax.tree.map(allocate, root.node),
         opened=jnp.zeros((batch, size, width), jnp.int8),
         root_value=root.value,
     )
 
+    def go_down(branches: Array) -> tuple[Array, Array, Array]:
+        walk = partial(descend, exploration=exploration, axes=axes)
+        kernel = partial(tree_kernels.descend, exploration=exploration)
+        found: tuple[Array, Array, Array] = _choose(by_kernel, kernel, walk)(branches)
+        return found
+
+    def go_up(*given: Array) -> Array:
+        counted: Array = _choose(by_kernel, tree_kernels.climb, partial(climb, axes=axes))(*given)
+        return counted
+
     def simulate(index: Array, carry: tuple[Array, Trees]) -> tuple[Array, Trees]:
         key, trees = carry
         key, open_key, expand_key = jax.random.split(key, 3)
         slot = index + 1
-        parent, action, ended = _descend(trees.branches, exploration, axes)
+        parent, action, ended = go_down(trees.branches)
         before = jax.tree.map(lambda leaf: leaf[row, parent], trees.nodes)
         untouched = jnp.sum(trees.branches[row, parent, :, VISITS], axis=-1) == 0
         known = open_node(open_key, before, untouched, trees.opened[row, parent])
         reward, discount, after = expand(expand_key, action, before, known)
-        blank = jnp.zeros((batch, actions, 4)).at[..., PRIOR].set(after.prior)
         origin = jnp.stack([parent.astype(jnp.float32), action.astype(jnp.float32), reward, discount], axis=-1)
         child = jnp.where(discount > 0, slot, -slot).astype(jnp.float32)
         # Where the game had ended before, the new slot stays without a parent that knows it.
         child = jnp.where(ended > 0, -ended.astype(jnp.float32), child)
-        branches = trees.branches.at[:, slot].set(blank).at[row, parent, action, CHILD].set(child)
+        branches = trees.branches.at[:, slot].set(branches_of(after.prior)).at[row, parent, action, CHILD].set(child)
         origins = trees.origins.at[:, slot].set(origin)
         nodes = jax.tree.map(lambda leaf, new: leaf.at[:, slot].set(new), trees.nodes, after.node)
         leaf = jnp.where(ended > 0, ended, slot)
-        branches = _climb(branches, origins, leaf, jnp.where(discount > 0, after.value, 0.0), axes)
+        branches = go_up(branches, origins, leaf, jnp.where(discount > 0, after.value, 0.0))
         return key, Trees(branches, origins, nodes, trees.opened.at[row, parent].set(known), trees.root_value)
 
     _, grown = jax.lax.fori_loop(0, simulations, simulate, (key, trees))
-    return grown
+    return grown._replace(branches=grown.branches[:, :, :actions])
 
 
-def _descend(branches: Array, exploration: float, axes: Axes) -> tuple[Array, Array, Array]:
+def _choose(by_kernel: bool, kernel: Callable[..., Any], loop: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel where the program turns out to run on CUDA, the loop elsewhere; both take arrays only."""
+    return partial(jax.lax.platform_dependent, cuda=kernel, default=loop) if by_kernel else loop
+
+
+def descend(branches: Array, exploration: float, axes: Axes = ()) -> tuple[Array, Array, Array]:
     """Follows the best branches from all roots.
 
     Returns:
@@ -186,7 +207,7 @@ def _descend(branches: Array, exploration: float, axes: Axes) -> tuple[Array, Ar
     return node, action, -child
 
 
-def _climb(branches: Array, origins: Array, leaf: Array, value: Array, axes: Axes) -> Array:
+def climb(branches: Array, origins: Array, leaf: Array, value: Array, axes: Axes = ()) -> Array:
     """Adds the return of every tree's newest visit to all branches on the way back to its root.
 
     Args:

@@ -14,4 +14,7 @@ class PredatorPreyArgs(BaseModel):
     prey: int = Field(1, ge=1, description="number of prey; they have the last seats")
     obstacles: int = Field(2, ge=0, description="number of round obstacles")
     episode_limit: int = Field(25, ge=1, description="steps of a game")
+    end_at_limit: bool = Field(
+        True, description="whether a game is over after its last step; false: it is cut there and would go on"
+    )
     catch_reward: float = Field(10.0, gt=0, description="what a touch pays every predator and costs the prey, per step")

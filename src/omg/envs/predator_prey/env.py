@@ -61,7 +61,8 @@ class PredatorPrey:
     velocities of the prey (other than itself); zeros fill up a prey's, which is shorter. The state has position and
     velocity of all players in seat order, then the positions of the obstacles.
 
-    Games always last `episode_limit` steps. Metrics: `touches` is the number of pairs of predator and prey that
+    Games always last `episode_limit` steps, and are over then (`end_at_limit`): the field has no walls, and a player who
+    reckons with what would follow learns to be far away, where nobody has ever been. Metrics: `touches` is the number of pairs of predator and prey that
     touched, summed over the steps; `predator_return` is what a predator has got so far.
     """
 
@@ -136,11 +137,8 @@ class PredatorPrey:
             "predator_return": touches.astype(jnp.float32) * self.args.catch_reward,
         }
         over = steps >= self.args.episode_limit
-        return (
-            state,
-            self._observe(state),
-            Outcome(self._reward(state, touching).T, jnp.zeros_like(over), over, metrics),
-        )
+        ended = over & self.args.end_at_limit
+        return state, self._observe(state), Outcome(self._reward(state, touching).T, ended, over & ~ended, metrics)
 
     def _contact(self, state: PredatorPreyState) -> tuple[Array, Array]:
         """Forces [players, B] by which bodies that touch push the players apart."""

@@ -1,0 +1,118 @@
+"""The ways down and up the trees as single GPU kernels.
+
+A loop whose end depends on data costs a GPU a round trip to the host for every step, and a search goes down and up a
+tree in every simulation, a step for each level. Here one small program per tree walks all the way by itself. The same
+results as `trees.descend` and `trees.climb`; written with Pallas for its Triton backend.
+
+Triton reads blocks whose sides are powers of two, so the branches of a node are filled up with illegal ones.
+
+Letters in shapes as in `trees`: B trees, M nodes of each, U actions, here a power of two.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+
+from omg.modules.kernels import compiler_params, triton
+
+PRIOR, VISITS, RETURN, CHILD = range(4)
+"""What `Trees.branches` holds."""
+PARENT, ACTION, REWARD, DISCOUNT = range(4)
+"""What `Trees.origins` holds."""
+
+
+def usable() -> bool:
+    """Whether the kernels can be compiled for a GPU."""
+    return triton() is not None
+
+
+def descend(branches: Array, exploration: float, interpret: bool = False) -> tuple[Array, Array, Array]:
+    """Follows the best branches from all roots; see `trees.descend`.
+
+    Args:
+        branches: [B, M, U, 4].
+        exploration: c.
+        interpret: run as ordinary JAX code, for tests without a GPU.
+
+    Returns:
+        last nodes, the actions there, and the nodes of ends reached, [B] int32 each.
+    """
+    batch, nodes, actions, parts = branches.shape
+    found = jax.ShapeDtypeStruct((batch,), jnp.int32)
+    node, action, child = pl.pallas_call(
+        partial(_descend_kernel, exploration=exploration),
+        out_shape=[found] * 3,
+        grid=(batch,),
+        in_specs=[pl.BlockSpec((1, nodes, actions, parts), lambda tree: (tree, 0, 0, 0))],
+        out_specs=[pl.BlockSpec((1,), lambda tree: (tree,))] * 3,
+        interpret=interpret,
+        compiler_params=compiler_params(interpret, warps=1),
+    )(branches)
+    return node, action, -child
+
+
+def _descend_kernel(branches, node_out, action_out, child_out, *, exploration) -> None:  # type: ignore[no-untyped-def]
+    numbers = jax.lax.broadcasted_iota(jnp.int32, (branches.shape[2],), 0)
+
+    def step(walk: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        node = walk[2]
+        prior, visits = branches[0, node, :, PRIOR], branches[0, node, :, VISITS]
+        total = 1.0 + jnp.sum(visits)
+        score = branches[0, node, :, RETURN] + exploration * prior * jnp.sqrt(total) / (1.0 + visits)
+        score = jnp.where(prior < 0, -jnp.inf, score)
+        # Of equals the first.
+        action = jnp.min(jnp.where(score == jnp.max(score), numbers, len(numbers)))
+        child = jnp.sum(jnp.where(numbers == action, branches[0, node, :, CHILD], 0.0))
+        return node, action, child.astype(jnp.int32)
+
+    nobody = jnp.int32(0)
+    node, action, child = jax.lax.while_loop(lambda walk: walk[2] > 0, step, step((nobody, nobody, nobody)))
+    node_out[0], action_out[0], child_out[0] = node, action, child
+
+
+def climb(branches: Array, origins: Array, leaf: Array, value: Array, interpret: bool = False) -> Array:
+    """Adds returns to all branches on the way back to the roots; see `trees.climb`.
+
+    Args:
+        branches: [B, M, U, 4]; written in place.
+        origins: [B, M, 4].
+        leaf: [B] int32.
+        value: [B].
+        interpret: run as ordinary JAX code, for tests without a GPU.
+
+    Returns:
+        the branches.
+    """
+    batch, nodes, actions, parts = branches.shape
+    rows = pl.BlockSpec((1, nodes, actions, parts), lambda tree: (tree, 0, 0, 0))
+    one = pl.BlockSpec((1,), lambda tree: (tree,))
+    climbed: Array = pl.pallas_call(
+        _climb_kernel,
+        out_shape=jax.ShapeDtypeStruct(branches.shape, branches.dtype),
+        grid=(batch,),
+        in_specs=[rows, pl.BlockSpec((1, nodes, parts), lambda tree: (tree, 0, 0)), one, one],
+        out_specs=rows,
+        input_output_aliases={0: 0},
+        interpret=interpret,
+        compiler_params=compiler_params(interpret, warps=1),
+    )(branches, origins, leaf, value)
+    return climbed
+
+
+def _climb_kernel(_, origins, leaf, value, branches) -> None:  # type: ignore[no-untyped-def]
+    def step(way: tuple[Array, Array]) -> tuple[Array, Array]:
+        node, value = way
+        parent = origins[0, node, PARENT].astype(jnp.int32)
+        action = origins[0, node, ACTION].astype(jnp.int32)
+        value = origins[0, node, REWARD] + origins[0, node, DISCOUNT] * value
+        visits, mean = branches[0, parent, action, VISITS], branches[0, parent, action, RETURN]
+        branches[0, parent, action, VISITS] = visits + 1.0
+        branches[0, parent, action, RETURN] = mean + (value - mean) / (visits + 1.0)
+        return parent, value
+
+    jax.lax.while_loop(lambda way: way[0] > 0, step, (leaf[0], value[0]))

@@ -1,7 +1,7 @@
 """Seconds per environment step of the batched tree search, beside a plain one written in Python and NumPy.
 
 Both search for all four players of stag_hunt on 6x6 cells: `--samples` trees of `--simulations` simulations for each
-player, every player with its own network and one for each of its co-players, at full size. The plain search follows one
+player, every player with its own network and one for its co-players, at full size. The plain search follows one
 branch of one tree at a time on one thread, as such code usually does; it has the same rules, networks and counts, and
 asks all networks in every simulation. It is timed on a few whole trees and scaled to the trees of a step. Rounds of
 both alternate, so that other load on the machine hits both.
@@ -143,10 +143,6 @@ class PlainSearch:
 
     def __init__(self, rules: PlainRules, minds: list[Any], settings: SearchSettings, seed: int) -> None:
         self.rules, self.minds, self.settings = rules, minds, settings
-        self.co_players = [
-            [jax.tree.map(lambda leaf, place=place: leaf[place], mind.others) for place in range(PLAYERS - 1)]
-            for mind in minds
-        ]
         self.random = np.random.default_rng(seed)
 
     def judge(self, at: Position, seat: int, goals: list[int], ended: bool) -> tuple[TreeNode, float]:
@@ -158,10 +154,11 @@ class PlainSearch:
         prior = chances(hidden @ mind.own.policy.weight + mind.own.policy.bias, legal)
         others, kinds = [], {hunt - HUNT_STAG for _, hunt in at.prey}
         goals = [goal if goal in kinds or not kinds else int(self.random.choice(list(kinds))) for goal in goals]
+        network = mind.others
+        weighed = plain_trunk(network.trunk, maps, share)
         for place, other in enumerate(s for s in range(PLAYERS) if s != seat):
-            network = self.co_players[seat][place]
-            hidden = np.maximum(plain_trunk(network.trunk, maps, share) + network.goal[goals[place]], 0)
-            chance = chances(hidden @ network.head.weight + network.head.bias, self.rules.legal(at, other))
+            hidden = np.maximum(weighed + network.goal[place, goals[place]], 0)
+            chance = chances(hidden @ network.weight[place] + network.bias[place], self.rules.legal(at, other))
             others.append(int(np.searchsorted(np.cumsum(chance), self.random.random() * chance.sum(), side="right")))
         return TreeNode(at, prior, legal, others, goals, ended), 0.0 if ended else value
 

@@ -11,16 +11,11 @@ from importlib.metadata import version
 import pytest
 
 SLOWEST = (
-    *("test_team_training", "test_registries", "test_pipeline", "test_resume", "test_training", "test_policy_training"),
-    *(
-        "test_battle_physics",
-        "test_evaluation",
-        "test_host_training",
-        "test_q_learner",
-        "test_env_contract",
-        "test_ppo",
-    ),
-    *("test_toy_tables", "test_runs_at_once", "test_omg_learner", "test_team", "test_planning_search"),
+    *("test_registries", "test_pipeline", "test_hop_plus_training", "test_team_training", "test_hop_training"),
+    *("test_social_training", "test_battle_physics", "test_q_learner", "test_evaluation", "test_policy_training"),
+    *("test_training", "test_ppo", "test_host_training", "test_resume", "test_team", "test_scripted"),
+    *("test_hop_plus_learner", "test_env_contract", "test_versus", "test_omg_learner", "test_jaxmarl"),
+    *("test_runs_at_once", "test_examples", "test_hop_player", "test_toy_tables", "test_planning_search"),
 )
 """The files that take longest, longest first."""
 
@@ -37,11 +32,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False  # The order below is better than that of pytest-xdist.
     if hasattr(config, "workerinput"):  # A worker of pytest-xdist inherits what its parent has set.
         return
+    # Otherwise every process that a test starts compiles the whole package to bytecode.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *quick_compilation()]).strip()
     cache = tempfile.mkdtemp(prefix="omg-test-cache-")
     os.environ["OMG_CACHE"] = cache
     os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{cache}/compiled"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
 
 
@@ -64,4 +61,4 @@ def pytest_collection_finish() -> None:
     """What all imports have made stays, and tracing makes objects by the million: looking through them is a waste."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 5)
+    gc.set_threshold(50_000, 20, 20)

@@ -23,7 +23,7 @@ def episodes() -> EpisodeBatch:
     """Episodes of players who do anything legal, with made-up search policies."""
     env = make_env("stag_hunt", **GAME)
     rng = np.random.default_rng(0)
-    world, seen = env.reset(jax.random.PRNGKey(1), GAMES)
+    world, seen = jax.jit(env.reset, static_argnums=1)(jax.random.PRNGKey(1), GAMES)
     step = jax.jit(env.step)
     alive = np.ones(GAMES, bool)
     slots: list[dict[str, Any]] = []
@@ -37,7 +37,7 @@ def episodes() -> EpisodeBatch:
         world, seen, outcome = step(jax.random.PRNGKey(time), world, jnp.asarray(actions))
         slot["reward"] = np.where(alive[:, None], outcome.reward, 0.0)
         slot["terminated"], slot["filled"] = np.asarray(outcome.terminated) & alive, alive & (time < STEPS)
-        alive = alive & ~np.asarray(outcome.terminated | outcome.truncated)
+        alive = alive & ~(np.asarray(outcome.terminated) | np.asarray(outcome.truncated))
         slots.append(slot)
     arrays = {name: np.stack([np.asarray(slot[name]) for slot in slots], axis=1) for name in slots[0]}
     policy = arrays.pop("policy")

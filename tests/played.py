@@ -7,9 +7,7 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.config import Config, parse_config
@@ -120,20 +118,23 @@ def behind_the_end(batch: EpisodeBatch, seed: int = 99) -> EpisodeBatch:
 
 
 def drawn(shapes: Any, seed: int) -> Any:
-    """Parameters from NumPy: compiling the networks' own initialisation would take most of the tests' time."""
+    """Parameters of NumPy: compiling the networks' own initialisation would take most of the tests' time.
+
+    So would looking at parts of JAX arrays, since each kind of index is compiled by itself.
+    """
     rng = np.random.default_rng(seed)
 
-    def draw(leaf: Any, gain: float = 1.0) -> Array:
+    def draw(leaf: Any, gain: float = 1.0) -> Any:
         bound = gain / math.sqrt(leaf.shape[-2]) if leaf.ndim > 1 else 0.4
-        return jnp.asarray(rng.uniform(-bound, bound, leaf.shape).astype(np.float32))
+        return np.asarray(rng.uniform(-bound, bound, leaf.shape), np.float32)
 
     def draw_prior(prior: Prior) -> Prior:
         # Encodings of different views must differ by more than rounding.
         networks = jax.tree.map(lambda leaf: draw(leaf, gain=2.0), prior)
         features = prior.statistics.mean.shape[0]
         # A variance must not be negative.
-        variance = jnp.asarray(rng.uniform(0.3, 2.0, features).astype(np.float32))
-        rows = jnp.asarray(np.float32(50.0))
+        variance: Any = rng.uniform(0.3, 2.0, features).astype(np.float32)
+        rows: Any = np.asarray(50.0, np.float32)
         return networks.with_statistics(InputStatistics(rows, networks.statistics.mean, variance))
 
     return jax.tree.map(
@@ -153,7 +154,7 @@ def drawn_state(learner: QLearner, seed: int = 0) -> QState:
 
 def zeros_like(shapes: Any) -> Any:
     """A pytree of zeros of the given shapes."""
-    return jax.tree.map(lambda leaf: jnp.asarray(np.zeros(leaf.shape, leaf.dtype)), shapes)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def same_bytes(first: Any, second: Any) -> bool:

@@ -1,9 +1,11 @@
-"""A reporter that presses Ctrl-C, and runs that were stopped so."""
+"""A reporter that presses Ctrl-C, runs that were stopped so, and programs that several runs share."""
 
 from __future__ import annotations
 
 import functools
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from omg import api
 from omg.config import Config
 from omg.tracking import RunReporter
 from omg.training.loop import Speed
+from omg.training.program import Program
 
 
 class Stopping(RunReporter):
@@ -29,12 +32,45 @@ class Stopping(RunReporter):
                 signal.raise_signal(signal.SIGINT)
 
 
-def stopped_and_resumed(config: Config, chunks: int) -> api.Run:
-    """A run that was stopped after some chunks and then brought to its end."""
+@contextmanager
+def shared_programs() -> Iterator[None]:
+    """Runs of the same configuration share one program inside, so that it is traced and compiled only once.
+
+    Not for configurations that name files which change in between.
+    """
+    programs: dict[str, Program] = {}
+    build_new = api.build_program
+
+    def build(config: Config) -> Program:
+        settings = config.model_dump_json()
+        if settings not in programs:
+            programs[settings] = build_new(config)
+        return programs[settings]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=chunks))
-        stopped = api.train_config(config, quiet=True)
+        patch.setattr(api, "build_program", build)
+        yield
+
+
+def whole_and_stopped(config: Config, chunks: int) -> tuple[api.Run, api.Run]:
+    """A run from its beginning to its end, and the same run stopped after some chunks."""
+    with shared_programs():
+        whole = api.train_config(config, quiet=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=chunks))
+            stopped = api.train_config(config, quiet=True)
+    assert whole.status == "finished"
     assert stopped.status == "interrupted"
-    run = api.resume(stopped.folder, quiet=True)
-    assert run.status == "finished"
-    return run
+    return whole, stopped
+
+
+def whole_and_resumed(config: Config, chunks: int) -> tuple[api.Run, api.Run]:
+    """A run from its beginning to its end, and the same run stopped after some chunks and then brought to its end.
+
+    The program of the resumed one is built from what is on disk, as another process would, unless `shared_programs`
+    are around.
+    """
+    whole, stopped = whole_and_stopped(config, chunks)
+    resumed = api.resume(stopped.folder, quiet=True)
+    assert resumed.status == "finished"
+    return whole, resumed

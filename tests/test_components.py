@@ -39,21 +39,32 @@ def episodes(played: list[int], ended: list[bool], seed: int = 0, slots: int = T
     filled = np.arange(slots) < np.array(played)[:, None]
     terminated = (np.arange(slots) == np.array(played)[:, None] - 1) & np.array(ended)[:, None]
 
-    def exact(*shape: int) -> jax.Array:
-        return jnp.asarray(rng.integers(-64, 64, (count, slots, *shape)) / 8, jnp.float32)
+    def exact(*shape: int) -> np.ndarray:
+        return (rng.integers(-64, 64, (count, slots, *shape)) / 8).astype(np.float32)
 
-    fields = {
+    # The arrays are NumPy's: every single step that JAX takes outside a compiled function is compiled by itself.
+    fields: dict[str, Any] = {
         "obs": exact(A, OBS),
         "state": exact(S),
-        "avail": jnp.asarray(rng.random((count, slots, A, U)) < 0.5),
-        "actions": jnp.asarray(rng.integers(0, U, (count, slots, A)), jnp.int32),
+        "avail": rng.random((count, slots, A, U)) < 0.5,
+        "actions": rng.integers(0, U, (count, slots, A)).astype(np.int32),
         "reward": exact(),
-        "terminated": jnp.asarray(terminated),
-        "filled": jnp.asarray(filled),
+        "terminated": terminated,
+        "filled": filled,
         "seat": None,
         "records": {},
     }
     return EpisodeBatch(**(fields | extra))
+
+
+gather = jax.jit(replay.gather, static_argnums=2)
+insert = jax.jit(replay.insert)
+gather_lengths = jax.jit(replay.gather_lengths)
+
+
+def storage_for(*args: Any, **kwargs: Any) -> EpisodeBatch:
+    """`replay.storage_for`, compiled as one."""
+    return jax.jit(partial(replay.storage_for, *args, **kwargs))()
 
 
 def assert_equal(result: EpisodeBatch, expected: EpisodeBatch) -> None:
@@ -74,12 +85,12 @@ def test_loss_mask_counts_played_steps():
 
 def test_loss_mask_drops_the_last_observation_of_batches_that_mark_it_filled():
     batch = episodes([3, T], [True, True])
-    marked = batch._replace(filled=jnp.arange(T + 1) <= jnp.array([[3], [T]]))
+    marked = batch._replace(filled=np.arange(T + 1) <= np.array([[3], [T]]))
     np.testing.assert_array_equal(loss_mask(marked), loss_mask(batch))
 
 
 def test_truncate_keeps_the_bootstrap_slot():
-    batch = episodes([2, 4], [True, False], seat=jnp.array([1, 0]), records={"note": jnp.ones((2, T + 1, A, 3))})
+    batch = episodes([2, 4], [True, False], seat=np.array([1, 0]), records={"note": np.ones((2, T + 1, A, 3))})
     short = truncate(batch, 4)
     assert short.obs.shape == (2, 5, A, OBS)
     assert short.records["note"].shape == (2, 5, A, 3)
@@ -89,10 +100,10 @@ def test_truncate_keeps_the_bootstrap_slot():
 
 
 def test_some_seats_of_whole_episodes():
-    batch = episodes([3, T], [True, False], reward=jnp.ones((2, T + 1, A)))
-    seats = jnp.array([[1], [0]])
+    batch = episodes([3, T], [True, False], reward=np.ones((2, T + 1, A), np.float32))
+    seats = np.array([[1], [0]])
     for state in (True, False):
-        kept = keep_seats(batch, seats, state=state)
+        kept = jax.device_get(jax.jit(partial(keep_seats, state=state))(batch, seats))
         for name, width in (("obs", OBS), ("avail", U)):
             values = getattr(kept, name)
             assert values.shape == (2, T + 1, 1, width)
@@ -133,7 +144,7 @@ def storage_bytes(*args: Any, **kwargs: Any) -> int:
 def test_storage_of_8m_is_small():
     size = storage_bytes(MAP_8M, 5000)
     assert 0.9e9 < size <= 1.5e9
-    small = replay.storage_for(MAP_8M, 2, seat=True, records={"infer_mu": (8, 64)})
+    small = storage_for(MAP_8M, 2, seat=True, records={"infer_mu": (8, 64)})
     slot = 8 * 80 * 2 + 168 * 2 + 8 * 14 + 8 + 4 + 2
     assert sum(leaf.nbytes for leaf in jax.tree.leaves(small)) == 2 * (121 * (slot + 8 * 64 * 2) + 4 + 8 * 2)
     assert small.obs.dtype == jnp.float16
@@ -148,12 +159,13 @@ def test_the_storage_of_one_seat_is_a_fraction():
 
 
 def test_kept_seats_come_back_from_the_storage_made_for_them():
-    batch = episodes([T, 2], [False, True], seat=jnp.array([1, 0]), players=jnp.array([[3, -1], [-1, 300]]))
-    kept = keep_seats(batch, batch.seat[:, None], state=False)
-    storage = replay.storage_for(SIZES, 3, seat=True, columns=1, state=False)
-    storage = replay.insert(storage, kept, 2)
+    seated = {"seat": np.array([1, 0], np.int32), "players": np.array([[3, -1], [-1, 300]], np.int32)}
+    batch = episodes([T, 2], [False, True], **seated)
+    kept = jax.jit(partial(keep_seats, state=False))(batch, batch.seat[:, None])
+    storage = storage_for(SIZES, 3, seat=True, columns=1, state=False)
+    storage = insert(storage, kept, 2)
     assert storage.players.dtype == jnp.int16
-    assert_equal(replay.gather(storage, jnp.array([2, 0]), T), kept)
+    assert_equal(gather(storage, np.array([2, 0]), T), kept)
 
 
 def test_storage_refuses_an_unknown_type():
@@ -164,23 +176,22 @@ def test_storage_refuses_an_unknown_type():
 def test_round_trip_keeps_every_slot():
     rng = np.random.default_rng(5)
     extra = {
-        "reward": jnp.asarray(rng.normal(size=(3, T + 1, A)), jnp.float32),
-        "seat": jnp.array([1, 0, 1], jnp.int32),
-        "players": jnp.array([[0, -1], [-1, 1], [1, -1]], jnp.int32),
-        "records": {"note": jnp.asarray(rng.integers(0, 9, (3, T + 1, A, 2)), jnp.float32)},
+        "reward": rng.normal(size=(3, T + 1, A)).astype(np.float32),
+        "seat": np.array([1, 0, 1], np.int32),
+        "players": np.array([[0, -1], [-1, 1], [1, -1]], np.int32),
+        "records": {"note": rng.integers(0, 9, (3, T + 1, A, 2)).astype(np.float32)},
     }
     batch = episodes([T, 2, 4], [False, True, True], **extra)
-    storage = replay.storage_for(SIZES, 5, reward_per_agent=True, records={"note": (A, 2)}, seat=True)
+    storage = storage_for(SIZES, 5, reward_per_agent=True, records={"note": (A, 2)}, seat=True)
     storage = jax.jit(replay.insert, donate_argnums=0)(storage, batch, 0)
-    assert_equal(replay.gather(storage, jnp.arange(3), T), batch)
-    rows = jnp.array([2, 1])
-    assert_equal(replay.gather(storage, rows, 4), jax.tree.map(lambda x: x[rows], truncate(batch, 4)))
-    np.testing.assert_array_equal(replay.gather_lengths(storage, jnp.array([[0, 1], [2, 3]])), [[T, 2], [4, 0]])
+    assert_equal(gather(storage, np.arange(3), T), batch)
+    rows = np.array([2, 1])
+    assert_equal(gather(storage, rows, 4), jax.tree.map(lambda x: x[rows], truncate(batch, 4)))
+    np.testing.assert_array_equal(gather_lengths(storage, np.array([[0, 1], [2, 3]])), [[T, 2], [4, 0]])
 
 
 def test_ring_overwrites_the_oldest():
-    capacity, storage = 5, replay.storage_for(SIZES, 5)
-    insert = jax.jit(replay.insert)
+    capacity, storage = 5, storage_for(SIZES, 5)
     rounds = [episodes([n + 1, T], [True, False], seed=n) for n in range(4)]
     for number, batch in enumerate(rounds):
         storage = insert(storage, batch, 2 * number)
@@ -188,33 +199,37 @@ def test_ring_overwrites_the_oldest():
     for row, episode in enumerate([5, 6, 7, 3, 4]):
         assert episode % capacity == row
         expected = jax.tree.map(lambda x, k=episode % 2: x[k : k + 1], rounds[episode // 2])
-        assert_equal(replay.gather(storage, jnp.array([row]), T), expected)
+        assert_equal(gather(storage, np.array([row]), T), expected)
 
 
 def test_a_shorter_batch_leaves_no_stale_steps():
-    storage = replay.insert(replay.storage_for(SIZES, 2), episodes([T, T], [True, True]), 0)
-    storage = replay.insert(storage, episodes([3, 2], [False, True], slots=4), 2)
-    np.testing.assert_array_equal(replay.gather_lengths(storage, jnp.arange(2)), [3, 2])
-    assert float(loss_mask(replay.gather(storage, jnp.arange(2), T)).sum()) == 5
+    storage = insert(storage_for(SIZES, 2), episodes([T, T], [True, True]), 0)
+    storage = insert(storage, episodes([3, 2], [False, True], slots=4), 2)
+    np.testing.assert_array_equal(gather_lengths(storage, np.arange(2)), [3, 2])
+    assert float(loss_mask(gather(storage, np.arange(2), T)).sum()) == 5
 
 
 def test_replay_over_stacked_seeds_with_one_counter():
     batches = [episodes([4, 5], [True, False], seed=seed) for seed in (1, 2)]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *batches)
-    storages = jax.vmap(lambda _: replay.storage_for(SIZES, 3))(jnp.arange(2))
-    storages = jax.vmap(replay.insert, in_axes=(0, 0, None), axis_name="seeds")(storages, stacked, jnp.int32(2))
-    rows = jnp.array([[2, 0], [0, 2]])
-    result = jax.vmap(lambda storage, row: replay.gather(storage, row, T))(storages, rows)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *batches)
+
+    @jax.jit
+    def through_storage(stacked: EpisodeBatch, stored: jax.Array, rows: jax.Array) -> EpisodeBatch:
+        storages = jax.vmap(lambda _: replay.storage_for(SIZES, 3))(jnp.arange(2))
+        storages = jax.vmap(replay.insert, in_axes=(0, 0, None), axis_name="seeds")(storages, stacked, stored)
+        return jax.vmap(lambda storage, row: replay.gather(storage, row, T))(storages, rows)
+
+    result = jax.device_get(through_storage(stacked, 2, np.array([[2, 0], [0, 2]])))
     assert_equal(jax.tree.map(lambda x: x[0], result), batches[0])
     assert_equal(jax.tree.map(lambda x: x[1][::-1], result), batches[1])
 
 
 def test_insert_refuses_what_does_not_fit():
-    storage = replay.storage_for(SIZES, 2)
+    storage = storage_for(SIZES, 2)
     with pytest.raises(ValueError, match="do not fit"):
         replay.insert(storage, episodes([1, 1, 1], [True] * 3), 0)
     with pytest.raises(ValueError, match="None"):
-        replay.insert(storage, episodes([1], [True], seat=jnp.array([1])), 0)
+        replay.insert(storage, episodes([1], [True], seat=np.array([1])), 0)
 
 
 def test_samples_are_distinct_uniform_and_within_size():
@@ -256,23 +271,25 @@ def test_exponential_schedule():
 
 @pytest.mark.parametrize("name", sorted(SELECTORS))
 def test_every_selector_obeys_the_mask(name: str):
-    keys = jax.random.split(jax.random.key(3), 3)
-    avail = jax.random.bernoulli(keys[0], 0.3, (400, A, U))
-    avail = avail.at[..., 2].set(avail[..., 2] | ~avail.any(axis=-1))
-    values = 10.0 * jax.random.normal(keys[1], avail.shape)
+    rng = np.random.default_rng(3)
+    avail = rng.random((400, A, U)) < 0.3
+    avail[..., 2] |= ~avail.any(axis=-1)
+    values = 10.0 * rng.normal(size=avail.shape).astype(np.float32)
+    select = jax.jit(SELECTORS[name])
     for epsilon in (0.0, 0.5, 1.0):
-        actions = SELECTORS[name](values, avail, keys[2], jnp.float32(epsilon))
+        actions = np.asarray(select(values, avail, jax.random.key(3), epsilon))
         assert actions.dtype == jnp.int32
         assert actions.shape == (400, A)
-        assert bool(jnp.take_along_axis(avail, actions[..., None], axis=-1).all())
+        assert np.take_along_axis(avail, actions[..., None], axis=-1).all()
 
 
 def test_epsilon_zero_is_the_legal_argmax():
-    keys = jax.random.split(jax.random.key(4), 3)
-    avail = jax.random.bernoulli(keys[0], 0.5, (500, U)).at[:, 0].set(True)
-    values = jax.random.normal(keys[1], avail.shape)
+    rng = np.random.default_rng(4)
+    avail = rng.random((500, U)) < 0.5
+    avail[:, 0] = True
+    values = rng.normal(size=avail.shape).astype(np.float32)
     expected = [max((i for i in range(U) if avail[row, i]), key=lambda i: values[row, i]) for row in range(500)]
-    np.testing.assert_array_equal(epsilon_greedy(values, avail, keys[2], 0.0), expected)
+    np.testing.assert_array_equal(jax.jit(epsilon_greedy)(values, avail, jax.random.key(4), 0.0), expected)
     np.testing.assert_array_equal(greedy(values, avail), expected)
 
 
@@ -282,23 +299,24 @@ def frequencies(actions: jax.Array) -> np.ndarray:
 
 def test_random_and_sampled_actions_have_the_right_frequencies():
     rows = 40_000
-    avail = jnp.broadcast_to(jnp.array([False, True, True, False, True]), (rows, U))
-    values = jnp.broadcast_to(jnp.array([9.0, 0.0, 1.0, 9.0, 2.0]), (rows, U))
+    avail = np.tile([False, True, True, False, True], (rows, 1))
+    values = np.tile(np.array([9.0, 0.0, 1.0, 9.0, 2.0], np.float32), (rows, 1))
     key = jax.random.key(7)
+    explore, sample = jax.jit(epsilon_greedy), jax.jit(multinomial)
     uniform = np.array([0, 1, 1, 0, 1]) / 3
     best = np.array([0, 0, 0, 0, 1.0])
     probabilities = np.array([0, 1, math.e, 0, math.e**2]) / (1 + math.e + math.e**2)
     tolerance = 5 * 0.5 / math.sqrt(rows)
-    np.testing.assert_allclose(frequencies(random_legal(avail, key)), uniform, atol=tolerance)
+    np.testing.assert_allclose(frequencies(jax.jit(random_legal)(avail, key)), uniform, atol=tolerance)
     for epsilon in (0.05, 0.3, 1.0):
         explored = (1 - epsilon) * best + epsilon * uniform
         np.testing.assert_allclose(
-            frequencies(epsilon_greedy(values, avail, key, epsilon)), explored, atol=tolerance, err_msg=str(epsilon)
+            frequencies(explore(values, avail, key, epsilon)), explored, atol=tolerance, err_msg=str(epsilon)
         )
         floored = (1 - epsilon) * probabilities + epsilon * uniform
-        np.testing.assert_allclose(frequencies(multinomial(values, avail, key, epsilon)), floored, atol=tolerance)
-    np.testing.assert_allclose(frequencies(softmax(values, avail, key, 0.3)), probabilities, atol=tolerance)
+        np.testing.assert_allclose(frequencies(sample(values, avail, key, epsilon)), floored, atol=tolerance)
+    np.testing.assert_allclose(frequencies(jax.jit(softmax)(values, avail, key, 0.3)), probabilities, atol=tolerance)
     # In rows without any legal action nothing is promised but a valid index.
-    nothing = jnp.zeros((4, U), bool)
+    nothing = np.zeros((4, U), bool)
     for select in SELECTORS.values():
-        assert bool(jnp.isin(select(values[:4], nothing, key, 0.5), jnp.arange(U)).all())
+        assert np.isin(jax.jit(select)(values[:4], nothing, key, 0.5), np.arange(U)).all()

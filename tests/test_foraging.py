@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -26,12 +27,18 @@ def make(**args: Any) -> Foraging:
 
 def one_game(players: list[tuple[int, int, int]], foods: list[tuple[int, int, int]]) -> ForagingState:
     """A batch of one from (row, column, level) of each player and food; foods in row-major order."""
-    player, food = (jnp.asarray(pieces, jnp.int32).T[..., None] for pieces in (players, foods))
-    return ForagingState(*player, *food, spawned=jnp.sum(food[2], axis=0), steps=jnp.zeros(1, jnp.int32))
+    player, food = (np.asarray(pieces, np.int32).T[..., None] for pieces in (players, foods))
+    spawned, steps = food[2].sum(axis=0, dtype=np.int32), np.zeros(1, np.int32)
+    return jax.tree.map(jnp.asarray, ForagingState(*player, *food, spawned=spawned, steps=steps))
+
+
+@cache
+def stepping(args: ForagingArgs) -> Any:
+    return jax.jit(Foraging(args).step)
 
 
 def play(env: Foraging, state: ForagingState, *actions: int) -> tuple[ForagingState, Any, Any]:
-    return jax.device_get(env.step(jax.random.key(0), state, jnp.asarray([actions])))
+    return jax.device_get(stepping(env.args)(jax.random.key(0), state, np.asarray([actions], np.int32)))
 
 
 def places(state: ForagingState) -> list[tuple[int, int]]:

@@ -40,9 +40,14 @@ def drawn(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Obstacles [N, H, W] bool and the cells of pieces [N, pieces] of many starts."""
     board = Board(height, width)
-    compiled = jax.jit(lambda key: new_board(board, blocks, pieces, key, games))
-    taken, cells = compiled(jax.random.key(seed))
-    return np.asarray(unpack(taken, board.cells)).reshape(games, height, width), np.asarray(cells)
+
+    @jax.jit
+    def start(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        taken, cells = new_board(board, blocks, pieces, key, games)
+        return unpack(taken, board.cells), cells
+
+    taken, placed = (np.asarray(found) for found in start(jax.random.key(seed)))
+    return taken.reshape(games, height, width), placed
 
 
 # ------------------------------------------------------------------------------------------------ bits
@@ -52,18 +57,19 @@ def drawn(
 def test_bits_hold_the_same_cells(board: Board) -> None:
     random = np.random.default_rng(0)
     cells = random.random((5, board.cells)) < 0.4
-    words = pack(cells)
+    words = np.asarray(jax.jit(pack)(cells))
     assert (words.shape, words.dtype) == ((5, board.words), jnp.uint32)
-    np.testing.assert_array_equal(unpack(words, board.cells), cells)
+    unpacked = jax.jit(lambda words: unpack(words, board.cells))
+    np.testing.assert_array_equal(unpacked(words), cells)
     assert words[0].tolist() == words_of(cells[0]).tolist()
     asked = random.integers(0, board.cells, (7, 5))
-    found = contains(words.T, jnp.asarray(asked))
+    found = jax.jit(contains)(words.T, asked)
     np.testing.assert_array_equal(found, cells[np.arange(5), asked])
     grid = np.pad(cells.reshape(5, board.height, board.width), ((0, 0), (1, 1), (1, 1)))
     expected = (grid[:, 2:, 1:-1], grid[:, :-2, 1:-1], grid[:, 1:-1, 2:], grid[:, 1:-1, :-2])
-    for side, shifted in zip(neighbours(board, apart(words)), expected, strict=True):
-        side_cells = unpack(jnp.stack(side, axis=-1), board.cells)
-        np.testing.assert_array_equal(side_cells, shifted.reshape(5, -1))
+    sides = jax.jit(lambda words: [jnp.stack(side, axis=-1) for side in neighbours(board, apart(words))])(words)
+    for side, shifted in zip(sides, expected, strict=True):
+        np.testing.assert_array_equal(unpacked(side), shifted.reshape(5, -1))
 
 
 def distances(free: np.ndarray, goals: np.ndarray) -> np.ndarray:
@@ -90,9 +96,13 @@ def test_one_step_short_knows_every_cell_that_is_nearer(board: Board) -> None:
     for game in range(games):
         row, col = random.choice(np.argwhere(free[game] & ~goals[game]))
         start[game, row, col] = game % 10 > 0
-    as_bits = [apart(pack(cells.reshape(games, -1))) for cells in (start, goals, free)]
-    nearer = jax.jit(lambda *sets: jnp.stack(one_step_short(board, *sets), axis=-1))(*as_bits)
-    nearer = np.asarray(unpack(nearer, board.cells)).reshape(shape)
+
+    @jax.jit
+    def found(*sets: jax.Array) -> jax.Array:
+        nearer = one_step_short(board, *(apart(pack(cells)) for cells in sets))
+        return unpack(jnp.stack(nearer, axis=-1), board.cells)
+
+    nearer = np.asarray(found(*(cells.reshape(games, -1) for cells in (start, goals, free)))).reshape(shape)
     reachable = 0
     for game in range(games):
         steps = distances(free[game], goals[game])

@@ -16,9 +16,12 @@ from omg.config import resolve
 from omg.controllers import HOPMac, TeamDraw, TeamPart
 from omg.envs import make_env
 from omg.envs.grid import STAY
-from omg.learners.hop import HOPLearner, HOPState, discounted, set_loss
+from omg.envs.grid.symmetry import symmetries
+from omg.learners.hop import HOPLearner, HOPState, discounted, set_loss, turned
 from omg.learners.hop_measures import _confusion, _phase, replayed
-from omg.planning import hindsight
+from omg.planning import INFERENCES, hindsight
+from omg.planning.beliefs import BeliefSettings
+from omg.planning.inference import InferenceSettings
 
 SMALL: dict[str, Any] = {
     "hop_simulations": 2, "hop_samples": 1, "hop_hidden_dim": 16, "hop_epochs": 1, "hop_minibatches": 2, "lr": 1e-3
@@ -33,7 +36,7 @@ def learner(name: str = "hop", team: TeamDraw | None = None, **changes: Any) -> 
 @cache
 def started() -> tuple[HOPLearner, HOPState]:
     made = learner()
-    return made, jax.jit(made.init)(jax.random.PRNGKey(0))
+    return made, jax.device_get(jax.jit(made.init)(jax.random.PRNGKey(0)))
 
 
 def test_returns_are_what_really_followed() -> None:
@@ -47,13 +50,13 @@ def test_returns_are_what_really_followed() -> None:
 @cache
 def lessons() -> tuple[Any, Any]:
     made, state = started()
-    return jax.jit(lambda batch: made._lessons(state.mac, batch))(episodes())
+    return jax.device_get(jax.jit(lambda batch: made._lessons(state.mac, batch))(episodes()))
 
 
 def test_every_seat_learns_from_its_own_view_and_search() -> None:
     found, outcome = lessons()
     batch, mac = episodes(), started()[1].mac
-    seen = np.asarray(mac.game.map_view.maps(batch.obs[:, :-1]))
+    seen = np.asarray(jax.jit(mac.game.map_view.maps)(batch.obs[:, :-1]))
     policy = batch.records["search_policy"]
     rewards = batch.reward[:, :-1]
     assert outcome.shape == (GAMES, SEATS, SEATS - 1)
@@ -78,6 +81,8 @@ def test_who_has_left_teaches_nobody_to_stay() -> None:
     state = jax.tree.map(np.asarray, jax.jit(lambda: replayed(mac.game, batch.state[:, :-1]))())
     left = ~state.hunting | ~np.asarray(batch.filled[:, :-1])[..., None]
     assert 0.1 < left.mean() < 0.9
+    look_back = jax.jit(lambda *seen: hindsight(mac.inference.goals, *seen).known)
+    purposeful = np.asarray(look_back(state, batch.actions[:, :-1], batch.filled[:, :-1]))
     for seat in range(SEATS):
         others = [other for other in range(SEATS) if other != seat]
         known = np.asarray(found.known[seat]).reshape(GAMES, STEPS, -1) > 0
@@ -85,8 +90,7 @@ def test_who_has_left_teaches_nobody_to_stay() -> None:
         assert not known[left[..., others]].any()
         assert not np.asarray(found.mask[seat]).reshape(GAMES, STEPS)[left[..., seat]].any()
         # Whoever is left without a goal in the end teaches nothing either.
-        seen = hindsight(mac.inference.goals, state, batch.actions[:, :-1], batch.filled[:, :-1])
-        assert not known[~np.asarray(seen.known)[..., others]].any()
+        assert not known[~purposeful[..., others]].any()
     stays = np.asarray(batch.actions)[:, :-1][left & np.asarray(batch.filled[:, :-1])[..., None]]
     assert stays.size > 5
     assert (stays == STAY).all()
@@ -99,11 +103,7 @@ def test_the_loss_is_that_of_its_parts() -> None:
     @jax.jit
     def answers() -> Any:
         own = mind.own(part.maps, part.time)
-        others = [
-            jax.tree.map(lambda leaf, place=place: leaf[place], mind.others)(part.maps, part.time, part.goal[:, place])
-            for place in range(SEATS - 1)
-        ]
-        return set_loss(mind, part), own, jnp.stack(others, axis=1)
+        return set_loss(mind, part), own, mind.others(part.maps, part.time, part.goal)
 
     (loss, metrics), (logits, value), said = jax.tree.map(np.asarray, answers())
     part = jax.tree.map(np.asarray, part)
@@ -123,6 +123,42 @@ def test_the_loss_is_that_of_its_parts() -> None:
     assert loss == pytest.approx(0.5 * (policy_loss + value_loss) + model_loss, rel=1e-4)
 
 
+def test_turned_lessons_are_those_of_turned_boards() -> None:
+    found, _ = lessons()
+    mac = started()[1].mac
+    new = jax.device_get(jax.jit(lambda part: turned(mac, part, jax.random.key(0)))(found))
+    np.testing.assert_array_equal(new.maps.sum(axis=(-2, -1)), found.maps.sum(axis=(-2, -1)))
+    there = found.mask > 0
+    assert (new.maps[there] != found.maps[there]).any(axis=(-3, -2, -1)).mean() > 0.5
+    steps = {0: (-1, 0), 1: (1, 0), 2: (0, -1), 3: (0, 1)}
+    for maps, legal, policy, old in zip(
+        new.maps[there], new.legal[there], new.policy[there], found.policy[there], strict=True
+    ):
+        # On a board without obstacles the player's own place says where it can go.
+        row, column = np.argwhere(maps[0])[0]
+        for move, (down, right) in steps.items():
+            assert legal[0, move] == (0 <= row + down < 3 and 0 <= column + right < 3)
+        assert (policy[~legal[0]] == 0).all()
+        np.testing.assert_array_equal(np.sort(policy), np.sort(old))
+    known = found.known > 0
+    assert np.take_along_axis(new.legal[:, :, 1:], new.actions[..., None], axis=-1)[..., 0][known].all()
+    assert (new.actions[known] != found.actions[known]).any()
+    np.testing.assert_array_equal(new.goal, found.goal)
+
+
+def test_cells_as_goals_are_turned_and_being_after_nothing_is_not() -> None:
+    game = make_env("snowdrift", size=3, players=2, drifts=2, blocks=0)
+    inference = INFERENCES["goals"](game, InferenceSettings(1, BeliefSettings()))
+    tables = symmetries(3, 3, 6)
+    codes = jnp.asarray([[0, 9], [5, -1]] * 4)
+    moved = np.asarray(inference.turned(codes, jnp.asarray(tables.cell_to)))
+    for way in range(8):
+        drift = np.zeros(9, bool)
+        drift[codes[way, 0]] = True
+        assert drift[tables.cell_from[way]].argmax() == moved[way, 0]
+        assert moved[way, 1] == codes[way, 1]
+
+
 def test_updates_lower_the_loss_and_the_prior_follows_outcomes() -> None:
     made, state = started()
     assert made.policy(state) is state.mac
@@ -132,15 +168,15 @@ def test_updates_lower_the_loss_and_the_prior_follows_outcomes() -> None:
     update = jax.jit(lambda state, batch, key: made.update(state, batch, 0, 0, key))
     losses = []
     after = state
-    for number in range(6):
+    for number in range(12):
         after, metrics = update(after, batch, jax.random.PRNGKey(number))
         losses.append(float(metrics["loss"]))
     assert losses[-1] < losses[0] - 0.2
     assert 0 < float(metrics["grad_norm"]) < 1e3
-    assert int(after.updates) == 6
+    assert int(after.updates) == 12
     outcome = np.asarray(lessons()[1])
     expected = np.full((SEATS, SEATS - 1, 2), 0.5)
-    for episode in outcome.tolist() * 6:
+    for episode in outcome.tolist() * 12:
         for seat in range(SEATS):
             for other, seen in enumerate(episode[seat]):
                 if seen >= 0:
@@ -157,8 +193,8 @@ def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     seat = np.arange(GAMES, dtype=np.int32) % SEATS
     whole = episodes()
     batch = whole._replace(seat=seat, records={"search_policy": whole.records["search_policy"][:, :, :1]})
-    mac: HOPMac = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state.mac)
-    found, outcome = jax.jit(lambda batch: made._lessons(mac, batch))(batch)
+    mac: HOPMac = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state.mac)
+    found, outcome = jax.device_get(jax.jit(lambda batch: made._lessons(mac, batch))(batch))
     every, every_outcome = lessons()
     for game in range(GAMES):
         rows = slice(game * STEPS, (game + 1) * STEPS)
@@ -192,7 +228,8 @@ def test_ways_to_goals_are_cut_into_thirds() -> None:
     actions = np.zeros((1, 9, 2), int)
     actions[0, 5, 0] = actions[0, 8, 0] = actions[0, 2, 1] = 1
     played = np.arange(9)[None] < np.array([[9]])
-    phase = np.asarray(_phase(Reaching(), np.zeros((1, 9)), jnp.asarray(actions), jnp.asarray(played)))  # type: ignore[arg-type]
+    cut = jax.jit(lambda *seen: _phase(Reaching(), *seen))  # type: ignore[arg-type]
+    phase = np.asarray(cut(np.zeros((1, 9)), actions, played))
     assert phase[0, :, 0].tolist() == [0, 0, 1, 1, 2, 2, 0, 1, 2]
     assert phase[0, :, 1].tolist() == [0, 1, 2, 0, 0, 1, 1, 2, 2]
 
@@ -201,8 +238,13 @@ def test_beliefs_are_measured_in_the_goal_that_is_reached() -> None:
     made, state = started()
     batch = episodes()
     mac = state.mac
-    states = jax.jit(lambda: replayed(mac.game, batch.state[:, :-1]))()
-    seen = jax.tree.map(np.asarray, hindsight(mac.inference.goals, states, batch.actions[:, :-1], batch.filled[:, :-1]))
+
+    @jax.jit
+    def look_back() -> Any:
+        states = replayed(mac.game, batch.state[:, :-1])
+        return hindsight(mac.inference.goals, states, batch.actions[:, :-1], batch.filled[:, :-1])
+
+    seen = jax.device_get(look_back())
     # A player that is always three quarters sure of the right goal, and of the first where there is none.
     right = np.eye(2)[seen.code] * 0.5 + 0.25
     others = np.array([[1, 2], [0, 2], [0, 1]])

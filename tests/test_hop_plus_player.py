@@ -39,7 +39,7 @@ def small_config(algorithm: str = "hop_plus", **changes: Any) -> Config:
 
 def player(algorithm: str = "hop_plus", **changes: Any) -> HOPMac:
     config = small_config(algorithm, **changes)
-    built: HOPMac = build_mac(config, make_env("stag_hunt", **GAME).spec, jax.random.PRNGKey(0))
+    built: HOPMac = jax.jit(lambda key: build_mac(config, make_env("stag_hunt", **GAME).spec, key))(KEY)
     return built
 
 
@@ -53,14 +53,15 @@ def played() -> tuple[HOPMac, list[Any]]:
     """The first two steps of a few games, played by one player in all seats."""
     mac = player()
     env, key = mac.game, jax.random.PRNGKey(3)
-    world, seen = env.reset(key, GAMES)
-    memory = mac.initial(GAMES)
+    world, seen = jax.jit(env.reset, static_argnums=1)(key, GAMES)
+    memory = jax.jit(lambda: mac.initial(GAMES))()
+    step = jax.jit(env.step)
     steps = []
     for number in range(2):
         actions, memory, record = act(mac, seen, memory, jax.random.fold_in(key, number))
-        steps.append((world, seen, actions, record, memory))
-        world, seen, _ = env.step(key, world, actions)
-    return mac, steps
+        steps.append(jax.device_get((world, seen, actions, record, memory)))
+        world, seen, _ = step(key, world, actions)
+    return jax.device_get(mac), steps
 
 
 def test_every_seat_infers_a_subgoal_of_every_other() -> None:
@@ -89,12 +90,12 @@ def test_a_view_of_one_seat_is_its_row_of_the_observation() -> None:
 
 def test_what_is_inferred_step_by_step_is_what_learning_unrolls() -> None:
     mac, steps = played()
-    obs = jnp.stack([step[1].obs for step in steps], axis=1)
-    last = jnp.stack([jnp.full((GAMES, SEATS), -1), steps[0][2]], axis=1)
+    obs = np.stack([step[1].obs for step in steps], axis=1)
+    last = np.stack([np.full((GAMES, SEATS), -1, np.int32), steps[0][2]], axis=1)
     unroll = jax.jit(lambda model, seen, seat: model.unroll(ModelInputs(seen, last, seat)))
     for seat in range(SEATS):
         model = jax.tree.map(lambda leaf, seat=seat: leaf[seat], mac.minds.subgoals)
-        found = unroll(model, obs[:, :, seat : seat + 1], jnp.full((GAMES, 1, 1), seat))
+        found = jax.device_get(unroll(model, obs[:, :, seat : seat + 1], np.full((GAMES, 1, 1), seat)))
         for step in range(2):
             np.testing.assert_allclose(found.mean[:, step, 0], steps[step][3]["infer_mu"][:, seat], atol=1e-5)
 
@@ -108,16 +109,16 @@ def grown() -> tuple[Any, Any]:
     mac, steps = played()
     inference = mac.inference
     assert isinstance(inference, SubgoalFollowing)
-    mind = jax.tree.map(lambda leaf: leaf[1], mac.minds)
-    judge = inference.judge(mind, per_seat=False)
-    world, before = steps[1][0], steps[0][4].seats.inferred
-    memory = jax.tree.map(lambda leaf: leaf[:, 1], before)
-    seat = jnp.ones(GAMES, jnp.int32)
-    trace = Trace(memory, jnp.zeros((GAMES, J * D)), jnp.arange(GAMES, dtype=jnp.uint32))
-    roots = Roots(world, seat, trace, jnp.arange(GAMES, dtype=jnp.int32))
 
     @jax.jit
     def search() -> tuple[Any, Any]:
+        mind = jax.tree.map(lambda leaf: leaf[1], mac.minds)
+        judge = inference.judge(mind, per_seat=False)
+        world, before = steps[1][0], steps[0][4].seats.inferred
+        memory = jax.tree.map(lambda leaf: leaf[:, 1], before)
+        seat = jnp.ones(GAMES, jnp.int32)
+        trace = Trace(memory, jnp.zeros((GAMES, J * D)), jnp.arange(GAMES, dtype=jnp.uint32))
+        roots = Roots(world, seat, trace, jnp.arange(GAMES, dtype=jnp.int32))
         trees = grow_trees(mac.game, judge, mac.settings.search, roots, KEY)
         slots = mac.settings.search.simulations
         parent = trees.origins[:, 1:, 0].astype(jnp.int32)
@@ -129,7 +130,7 @@ def grown() -> tuple[Any, Any]:
         again, _ = judge.follow(children, jnp.ones(GAMES * slots, jnp.int32), of_parent)
         return trees, again
 
-    return search()
+    return jax.device_get(search())
 
 
 def test_every_position_of_a_tree_is_one_more_step_of_the_model() -> None:
@@ -218,13 +219,18 @@ def test_controls_take_subgoals_away_or_exchange_histories() -> None:
 def test_one_set_of_networks_plays_any_seat() -> None:
     config = small_config("2pool1hop_plus")
     assert (config.mac, config.learner) == ("multi_module_mac", "hop_plus_learner")
-    mac: HOPMac = build_mac(config, make_env("stag_hunt", **GAME).spec, jax.random.PRNGKey(0))
-    assert not mac.every_seat
-    seats = jnp.arange(GAMES)[:, None] % SEATS
-    _, seen = mac.game.reset(jax.random.PRNGKey(1), GAMES)
-    last = jnp.full((GAMES, SEATS), -1)
-    view = PlayerView(seen.obs[:, :1], seen.state, jnp.take_along_axis(seen.avail, seats[..., None], 1), seats, last)
-    made = jax.eval_shape(lambda: mac.act_seats(view, mac.initial_seats(GAMES, 1), KEY, 0.0))
+    spec = make_env("stag_hunt", **GAME).spec
+    assert not jax.eval_shape(lambda: build_mac(config, spec, KEY)).every_seat
+
+    @jax.eval_shape
+    def made() -> Any:
+        mac: HOPMac = build_mac(config, spec, KEY)
+        _, seen = mac.game.reset(KEY, GAMES)
+        seats = jnp.arange(GAMES)[:, None] % SEATS
+        legal = jnp.take_along_axis(seen.avail, seats[..., None], 1)
+        view = PlayerView(seen.obs[:, :1], seen.state, legal, seats, jnp.full((GAMES, SEATS), -1))
+        return mac.act_seats(view, mac.initial_seats(GAMES, 1), KEY, 0.0)
+
     actions, memory, record = made
     assert (actions.shape, record["infer_mu"].shape) == ((GAMES, 1), (GAMES, 1, J * D))
     assert memory.inferred.hidden.shape == (GAMES, 1, 5)

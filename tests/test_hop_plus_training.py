@@ -21,7 +21,7 @@ from omg.pools import Pool, PriorCard, load_agent, load_prior, save_prior
 from omg.training import program as programs
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import stopped_and_resumed
+from stopping import shared_programs, whole_and_resumed
 from tiny import result
 
 GAME: dict[str, Any] = {"size": 3, "players": 2, "drifts": 2, "episode_limit": 5}
@@ -64,8 +64,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(results: Path) -> api.Run:
-    return api.train_config(small_config(results), quiet=True)
+def runs(results: Path) -> tuple[api.Run, api.Run]:
+    """One that was never stopped, and one that was."""
+    with shared_programs():
+        return whole_and_resumed(small_config(results), chunks=2)
+
+
+@pytest.fixture(scope="module")
+def run(runs: tuple[api.Run, api.Run]) -> api.Run:
+    return runs[0]
 
 
 def test_a_run_logs_what_is_inferred_and_what_is_understood(run: api.Run) -> None:
@@ -78,8 +85,8 @@ def test_a_run_logs_what_is_inferred_and_what_is_understood(run: api.Run) -> Non
     assert {"test_subgoal_hit_ratio", "test_subgoal_future_distance", "test_action_accuracy"} <= logged
 
 
-def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path) -> None:
-    stopped = stopped_and_resumed(small_config(results), chunks=2)
+def test_a_stopped_run_ends_as_if_it_had_not_been(runs: tuple[api.Run, api.Run]) -> None:
+    run, stopped = runs
     assert result(stopped.folder) == result(run.folder)
     states = [load_file(path / "state.safetensors") for path in list_checkpoints(run.folder / "checkpoints")]
     for part in ("minds.own.goal", "minds.subgoals.mean_head.weight", "minds.subgoals.maps.convolutions.0.weight"):
@@ -92,7 +99,8 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path) -
 def test_a_trained_player_is_saved_loaded_and_acts(run: api.Run) -> None:
     agent = run.agents[0]
     assert not agent.policy.explores
-    world, seen = agent.env.reset(jax.random.PRNGKey(0), 3)
+    world, seen = jax.jit(agent.env.reset, static_argnums=1)(jax.random.PRNGKey(0), 3)
+    step = jax.jit(agent.env.step)
     twin = load_agent(next((run.folder / "agents").glob("*/last")))
     carry = twin_carry = None
     for _ in range(2):
@@ -100,7 +108,7 @@ def test_a_trained_player_is_saved_loaded_and_acts(run: api.Run) -> None:
         again, twin_carry = twin.act(seen.obs, seen.avail, twin_carry, state=seen.state)
         np.testing.assert_array_equal(actions, again)
         assert np.take_along_axis(np.asarray(seen.avail), actions[..., None], axis=2).all()
-        world, seen, _ = agent.env.step(jax.random.PRNGKey(0), world, actions)
+        world, seen, _ = step(jax.random.PRNGKey(0), world, actions)
     assert np.abs(np.asarray(carry.seats.inferred.hidden)).max() > 0
 
 
@@ -133,8 +141,8 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     with_member = Program(config)
     state = jax.eval_shape(with_member.init, jnp.array([1], jnp.uint32))
     assert any("subgoals.mean_head.weight" in name for name in name_leaves(state.squad))
-    after, _ = jax.eval_shape(with_member.chunk, state)
-    assert jax.tree.structure(after) == jax.tree.structure(state)
+    tests, _ = jax.eval_shape(with_member.test, state)
+    assert tests.metrics["own_return"].shape == (1, 2)
 
 
 def test_a_prior_of_maps_is_stored_and_refused_where_views_are_read_as_numbers(results: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from omg.errors import UserError
 from omg.pools import Pool, load_agent
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import stopped_and_resumed
+from stopping import shared_programs, whole_and_resumed
 from tiny import result, weights
 
 GAME: dict[str, Any] = {"size": 3, "players": 2, "drifts": 2, "episode_limit": 5}
@@ -49,8 +49,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(results: Path) -> api.Run:
-    return api.train_config(small_config(results), quiet=True)
+def runs(results: Path) -> tuple[api.Run, api.Run]:
+    """One that was never stopped, and one that was."""
+    with shared_programs():
+        return whole_and_resumed(small_config(results), chunks=3)
+
+
+@pytest.fixture(scope="module")
+def run(runs: tuple[api.Run, api.Run]) -> api.Run:
+    return runs[0]
 
 
 def test_a_run_logs_what_the_player_understands(run: api.Run) -> None:
@@ -61,8 +68,8 @@ def test_a_run_logs_what_the_player_understands(run: api.Run) -> None:
     assert {"test_recall_stay", "test_confusion_shovel_as_stay", "test_reward_per_player_mean"} <= logged
 
 
-def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path) -> None:
-    stopped = stopped_and_resumed(small_config(results), chunks=3)
+def test_a_stopped_run_ends_as_if_it_had_not_been(runs: tuple[api.Run, api.Run]) -> None:
+    run, stopped = runs
     assert result(stopped.folder) == result(run.folder)
     states = [load_file(path / "state.safetensors") for path in list_checkpoints(run.folder / "checkpoints")]
     for part in ("own.trunk.kernels.0", "others.trunk.kernels.0", "others.goal"):
@@ -76,7 +83,8 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(run: api.Run, results: Path) -
 def test_a_trained_player_is_saved_loaded_and_acts(run: api.Run) -> None:
     agent = run.agents[0]
     assert not agent.policy.explores
-    world, seen = agent.env.reset(jax.random.PRNGKey(0), 3)
+    world, seen = jax.jit(agent.env.reset, static_argnums=1)(jax.random.PRNGKey(0), 3)
+    step = jax.jit(agent.env.step)
     with pytest.raises(UserError, match="state: this agent reads the game off the global state"):
         agent.act(seen.obs, seen.avail)
     twin = load_agent(next((run.folder / "agents").glob("*/last")))
@@ -86,7 +94,7 @@ def test_a_trained_player_is_saved_loaded_and_acts(run: api.Run) -> None:
         again, twin_carry = twin.act(seen.obs, seen.avail, twin_carry, state=seen.state)
         np.testing.assert_array_equal(actions, again)
         assert np.take_along_axis(np.asarray(seen.avail), actions[..., None], axis=2).all()
-        world, seen, _ = agent.env.step(jax.random.PRNGKey(0), world, actions)
+        world, seen, _ = step(jax.random.PRNGKey(0), world, actions)
 
 
 def test_one_seat_learns_beside_planning_and_scripted_players(run: api.Run, results: Path, tmp_path: Path) -> None:

@@ -30,12 +30,13 @@ B, T, A, OBS, U, H, F, S = 2, 4, 3, 5, 6, 8, 7, 9
 SIZES = AgentSizes(obs_dim=OBS, n_actions=U, n_agents=A, hidden_dim=H)
 
 
-def inputs(features: int = 0) -> tuple[Array, Array, Array | None]:
+def inputs(features: int = 0) -> tuple[Any, Any, Any]:
+    """Observations, last actions and features; NumPy's, whose parts are looked at without compiling."""
     rng = np.random.default_rng(0)
     last_action = rng.integers(0, U, (B, T, A))
     last_action[:, 0] = -1
-    obs, extra = (jnp.asarray(rng.normal(size=(B, T, A, width)), jnp.float32) for width in (OBS, features))
-    return obs, jnp.asarray(last_action), extra if features else None
+    obs, extra = (rng.normal(size=(B, T, A, width)).astype(np.float32) for width in (OBS, features))
+    return obs, last_action.astype(np.int32), extra if features else None
 
 
 def build(name: str, sizes: AgentSizes, seed: int) -> Any:
@@ -114,10 +115,11 @@ def test_stepping_equals_unrolling(name: str):
     assert agent.initial(B, 1).shape == (B, 1, h.shape[-1])
     stepped = []
     step = fast_jit(lambda obs, last, h: agent.step(agent.embed(obs, last), h))
+    head = fast_jit(lambda h: agent.head(h))
     for t in range(T):
         h = step(obs[:, t], last_action[:, t], h)
-        stepped.append(agent.head(h))
-    np.testing.assert_allclose(jnp.stack(stepped, axis=1), outputs_of(agent, obs, last_action, None), atol=1e-6)
+        stepped.append(head(h))
+    np.testing.assert_allclose(np.stack(stepped, axis=1), outputs_of(agent, obs, last_action, None), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
@@ -126,18 +128,18 @@ def test_an_observation_all_seats_share_is_repeated(name: str, one_hots: bool):
     agent = build(name, SIZES._replace(use_last_action=one_hots, use_agent_id=one_hots), 3)
     obs, last_action, _ = inputs()
     shared = obs[:, :, :1]
-    repeated = jnp.broadcast_to(shared, obs.shape)
+    repeated = np.broadcast_to(shared, obs.shape)
     embed = fast_jit(lambda obs: agent.embed(obs, last_action))
     np.testing.assert_allclose(embed(shared), embed(repeated), atol=1e-6)
 
 
-SEATS = jnp.array([[2, 0], [1, 2]])
+SEATS = np.array([[2, 0], [1, 2]])
 """Two of the three seats of each episode, not in their order."""
 
 
-def columns(values: Array) -> Array:
+def columns(values: Any) -> np.ndarray:
     """The columns of SEATS: [B, T, A, ...] -> [B, T, 2, ...], one by one."""
-    return jnp.stack([values[b][:, SEATS[b]] for b in range(B)])
+    return np.stack([np.asarray(values)[b][:, SEATS[b]] for b in range(B)])
 
 
 @fast_jit
@@ -164,8 +166,8 @@ def test_some_seats_are_columns_of_all(name: str, one_hots: bool):
     agent = build(name, SIZES._replace(feature_dim=F, use_last_action=one_hots, use_agent_id=one_hots), 4)
     obs, last_action, extra = inputs(F)
     assert extra is not None
-    every = parts_of(agent, obs, last_action, extra, None)
-    some = parts_of(agent, columns(obs), columns(last_action), columns(extra), SEATS)
+    every = jax.device_get(parts_of(agent, obs, last_action, extra, None))
+    some = jax.device_get(parts_of(agent, columns(obs), columns(last_action), columns(extra), SEATS))
     np.testing.assert_allclose(every["activate"], every["embed"], atol=1e-6)
     for part, values in every.items():
         assert not np.allclose(values[:, :, :2], columns(values), atol=1e-3), part
@@ -177,7 +179,7 @@ def test_many_features_are_tried_for_the_same_observation(name: str):
     agent = build(name, SIZES._replace(feature_dim=F), 5)
     obs, last_action, extra = inputs(F)
     assert extra is not None
-    tried = jnp.stack([extra, extra + 1.0], axis=2)  # [B, T, 2, A, F]
+    tried = np.stack([extra, extra + 1.0], axis=2)  # [B, T, 2, A, F]
 
     @fast_jit
     def at_once(before: Array, seats: Array | None) -> Array:
@@ -191,9 +193,9 @@ def test_many_features_are_tried_for_the_same_observation(name: str):
         return jnp.stack(values, axis=2)
 
     before = parts_of(agent, obs, last_action, extra, None)["unroll"]
-    expected = one_by_one(before)
+    expected = np.asarray(one_by_one(before))
     assert not np.allclose(expected[:, :, 0], expected[:, :, 1], atol=1e-3)
-    for seats in (None, jnp.broadcast_to(jnp.arange(A), (B, A))):
+    for seats in (None, np.tile(np.arange(A), (B, 1))):
         np.testing.assert_allclose(at_once(before, seats), expected, atol=1e-6)
 
 
@@ -203,11 +205,18 @@ def test_dueling_network_has_no_memory():
     assert agent.fc2.weight.shape == (64, 32)
     assert agent.initial(B).shape == (B, A, 32)
     obs, last_action, _ = inputs()
-    embedded = agent.embed(obs, last_action)
-    np.testing.assert_array_equal(agent.unroll(embedded, agent.initial(B) + 5.0), embedded)
-    np.testing.assert_array_equal(agent.step(embedded, embedded + 5.0), embedded)
+
+    @fast_jit
+    def found() -> Any:
+        embedded = agent.embed(obs, last_action)
+        unrolled, stepped = agent.unroll(embedded, agent.initial(B) + 5.0), agent.step(embedded, embedded + 5.0)
+        return embedded, unrolled, stepped, agent.head(embedded), agent.value(embedded)
+
+    embedded, unrolled, stepped, outputs, value = jax.device_get(found())
+    np.testing.assert_array_equal(unrolled, embedded)
+    np.testing.assert_array_equal(stepped, embedded)
     # The advantages are centred, so the mean of the outputs is the value.
-    np.testing.assert_allclose(agent.head(embedded).mean(axis=-1), agent.value(embedded)[..., 0], atol=1e-6)
+    np.testing.assert_allclose(outputs.mean(axis=-1), value[..., 0], atol=1e-6)
     assert build("dueling", SIZES._replace(hidden_dim=1), 6).initial(B).shape == (B, A, 1)
 
 
@@ -215,17 +224,17 @@ def test_initialisation_is_pytorchs():
     sizes = AgentSizes(obs_dim=80, n_actions=14, n_agents=8, hidden_dim=64)
     assert sizes.input_dim == 102
     assert sizes._replace(feature_dim=64).input_dim == 166
-    agent = fast_jit(lambda key: RNNAgent(sizes, key=key))(jax.random.key(0))
+    agent = jax.device_get(fast_jit(lambda key: RNNAgent(sizes, key=key))(jax.random.key(0)))
     assert agent.fc1.weight.shape == (102, 64)
     for layer, fan_in in ((agent.fc1, 102), (agent.input_gates, 64), (agent.hidden_gates, 64), (agent.fc2, 64)):
         bound = 1 / math.sqrt(fan_in)
-        assert 0.98 * bound < float(jnp.abs(layer.weight).max()) <= bound
-        assert float(jnp.abs(layer.bias).max()) <= bound
+        assert 0.98 * bound < np.abs(layer.weight).max() <= bound
+        assert np.abs(layer.bias).max() <= bound
         assert float(layer.weight.std()) == pytest.approx(bound / math.sqrt(3), rel=0.05)
 
 
 def test_seats_of_idv_rnn_differ():
-    agent = fast_jit(lambda key: IndividualRNNAgent(SIZES, key=key))(jax.random.key(0))
+    agent = jax.device_get(fast_jit(lambda key: IndividualRNNAgent(SIZES, key=key))(jax.random.key(0)))
     assert agent.seats.fc1.weight.shape == (A, SIZES.input_dim, H)
     assert not np.allclose(agent.seats.fc1.weight[0], agent.seats.fc1.weight[1])
 
@@ -239,11 +248,12 @@ def test_features_must_match_the_agent():
 
 
 def test_linear_and_rows_are_matrix_products():
-    layer = Linear(OBS, U, key=jax.random.key(0))
+    layer = drawn(jax.eval_shape(lambda: Linear(OBS, U, key=jax.random.key(0))), 0)
     x, _, _ = inputs()
-    np.testing.assert_allclose(layer(x), jnp.einsum("btao,ou->btau", x, layer.weight) + layer.bias, atol=1e-6)
-    table = jax.random.normal(jax.random.key(2), (U, H))
-    index = jnp.array([[0, -1, 3], [5, 3, 3]])
+    expected = np.einsum("btao,ou->btau", x, layer.weight) + layer.bias
+    np.testing.assert_allclose(fast_jit(lambda x: layer(x))(x), expected, atol=1e-6)
+    table = np.random.default_rng(2).normal(size=(U, H)).astype(np.float32)
+    index = np.array([[0, -1, 3], [5, 3, 3]])
 
     def by_rows(table: Array) -> Array:
         return jnp.sin(select_rows(table, index)).sum()
@@ -251,18 +261,17 @@ def test_linear_and_rows_are_matrix_products():
     def by_one_hot(table: Array) -> Array:
         return jnp.sin(jax.nn.one_hot(index, U) @ table).sum()
 
-    assert float(by_rows(table)) == pytest.approx(float(by_one_hot(table)), abs=1e-5)
-    np.testing.assert_allclose(fast_jit(jax.grad(by_rows))(table), fast_jit(jax.grad(by_one_hot))(table), atol=1e-6)
+    (rows, row_slope), (hot, hot_slope) = (fast_jit(jax.value_and_grad(way))(table) for way in (by_rows, by_one_hot))
+    assert float(rows) == pytest.approx(float(hot), abs=1e-5)
+    np.testing.assert_allclose(row_slope, hot_slope, atol=1e-6)
 
 
 # Mixers
 
 
-def mixer_inputs() -> tuple[Array, Array]:
+def mixer_inputs() -> tuple[Any, Any]:
     rng = np.random.default_rng(5)
-    return jnp.asarray(3.0 * rng.normal(size=(B, T, A)), jnp.float32), jnp.asarray(
-        rng.normal(size=(B, T, S)), jnp.float32
-    )
+    return 3.0 * rng.normal(size=(B, T, A)).astype(np.float32), rng.normal(size=(B, T, S)).astype(np.float32)
 
 
 def build_mixer(name: str, sizes: MixerSizes, seed: int) -> Any:
@@ -291,7 +300,7 @@ def test_qmix_equals_loops(layers: int):
     mixer = build_mixer("qmix", MixerSizes(A, S, embed_dim=4, hypernet_layers=layers, hypernet_embed=5), 0)
     assert len(mixer.hyper_w1.layers) == len(mixer.hyper_w2.layers) == layers
     qs, state = mixer_inputs()
-    result = fast_jit(lambda qs, state: mixer(qs, state))(qs, state)
+    result = np.asarray(fast_jit(lambda qs, state: mixer(qs, state))(qs, state))
     assert result.shape == (B, T)
     for b in range(B):
         for t in range(T):
@@ -332,9 +341,9 @@ def test_whole_numbers_enter_as_one_hot_vectors() -> None:
 
 @pytest.mark.parametrize("name", sorted(AGENTS))
 def test_one_hot_observations_give_every_number_a_row_of_its_own(name: str) -> None:
-    agent = AGENTS[name](SIZES._replace(one_hot=3), key=jax.random.key(0))
+    agent = build(name, SIZES._replace(one_hot=3), 0)
     assert agent.sizes.input_dim == SIZES.input_dim + 6 * OBS
-    low, high = (agent.embed(jnp.full((2, A, OBS), value), jnp.zeros((2, A), jnp.int32)) for value in (2.6, 3.4))
-    other = agent.embed(jnp.full((2, A, OBS), 2.4), jnp.zeros((2, A), jnp.int32))
+    embed = fast_jit(lambda value: agent.embed(jnp.full((2, A, OBS), value), jnp.zeros((2, A), jnp.int32)))
+    low, high, other = (np.asarray(embed(value)) for value in (2.6, 3.4, 2.4))
     np.testing.assert_array_equal(low, high)
-    assert np.abs(np.asarray(low - other)).max() > 1e-3
+    assert np.abs(low - other).max() > 1e-3

@@ -336,7 +336,8 @@ def test_acting_uses_the_features_that_learning_sees(name: str, obs_is_state: bo
     mac = drawn(jax.eval_shape(lambda: build_mac(settings, SPEC, KEY, PARTNERS)), 1)
     # The features must matter: their rows are the last of the first layer.
     rows = A * U + mac.opponent_model.feature_dim
-    mac = eqx.tree_at(lambda mac: mac.agent.fc1.weight, mac, replace_fn=lambda weight: weight.at[-rows:].multiply(5.0))
+    louder = np.concatenate([mac.agent.fc1.weight[:-rows], 5.0 * mac.agent.fc1.weight[-rows:]])
+    mac = eqx.tree_at(lambda mac: mac.agent.fc1.weight, mac, louder)
     every: Any = np.ones((B, T + 1, A, U), bool)
     inputs, _, _ = played()
     assert inputs.players is not None

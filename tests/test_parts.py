@@ -67,21 +67,21 @@ def test_parts_are_three_quarters_of_a_third_and_the_rest():
 
 
 def stored(batch: EpisodeBatch) -> Any:
-    storage = replay.storage_for(SPEC, B, "float32", seat=True)
-    return replay.insert(storage, batch, 0)
+    return jax.jit(lambda: replay.insert(replay.storage_for(SPEC, B, "float32", seat=True), batch, 0))()
 
 
 def test_every_update_takes_the_first_cut_that_fits():
     storage = stored(episodes(team=ONE_SEAT))
     cuts = ((Part(2, 3), Part(2, T)), (Part(B, T),))
-    batches = jnp.array([[0, 1, 2, 3], [1, 1, 2, 0]])
+    batches = np.array([[0, 1, 2, 3], [1, 1, 2, 0]])
 
-    def choose(storage: Any, batches: Any) -> Any:
-        return choose_cut(cuts, storage, batches, "seeds")
+    @jax.jit
+    def choose(batches: Any) -> Any:
+        several = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(batches)), storage)
+        return jax.vmap(lambda *own: choose_cut(cuts, *own, "seeds"), axis_name="seeds")(several, batches)
 
     def each(*batches: Any) -> Any:
-        several = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(batches)), storage)
-        return jax.vmap(choose, axis_name="seeds")(several, jnp.stack(batches))
+        return jax.device_get(choose(np.stack(batches)))
 
     rows, cut = each(batches)
     played = np.asarray(LENGTHS)[np.asarray(rows[0])]
@@ -91,9 +91,10 @@ def test_every_update_takes_the_first_cut_that_fits():
     assert cut.tolist() == [[0, 1]]
     # Seeds are cut alike: what does not fit for one is whole for all.
     assert each(batches, batches[::-1])[1].tolist() == [[1, 1], [1, 1]]
-    short, long = read_cut(cuts[0], storage, rows[0, 0])
+    read = jax.jit(lambda rows: (read_cut(cuts[0], storage, rows[0]), read_cut(cuts[1], storage, rows[1])))
+    (short, long), whole = read(rows[0])
     assert short.obs.shape[:3] == (2, 4, A)
     assert long.obs.shape[:3] == (2, T + 1, A)
     assert int(short.filled.sum()) == 5
     assert int(long.filled.sum()) == 10
-    assert isinstance(read_cut(cuts[1], storage, rows[0, 1]), EpisodeBatch)
+    assert isinstance(whole, EpisodeBatch)

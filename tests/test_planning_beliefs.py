@@ -51,7 +51,7 @@ def test_a_belief_follows_bayes_rule() -> None:
     belief[1, :, :3] = 0.0
     exists[1, :, 3] = np.array([True, False] * 3)
     exists[1, :, 0] = True
-    found = revise(jnp.asarray(belief), jnp.asarray(likelihood), jnp.asarray(exists))
+    found = np.asarray(jax.jit(revise)(belief, likelihood, exists))
     for row in np.ndindex(5, 6):
         expected = slow_revise(belief[row].tolist(), likelihood[row].tolist(), exists[row].tolist())
         np.testing.assert_allclose(found[row], expected, atol=1e-6)
@@ -126,14 +126,14 @@ def test_co_players_are_in_the_order_of_their_seats() -> None:
 @pytest.mark.parametrize("settings", [FULL, BeliefSettings(within=False)], ids=["full", "without within"])
 def test_beliefs_along_a_game(settings: BeliefSettings) -> None:
     # Player 0 watches; player 1 stands on drift 0, shovels it away, then stays; player 2 stays all the time.
-    state = DRIFTS_ENV.start(jax.random.key(0), 1)
+    state = jax.device_get(jax.jit(DRIFTS_ENV.start, static_argnums=1)(jax.random.key(0), 1))
     state = state._replace(
-        player=jnp.asarray([[15, 0, 3]], jnp.uint8), drift=jnp.asarray([[0, 5, 6]], jnp.uint8), blocks=state.blocks * 0
+        player=np.asarray([[15, 0, 3]], np.uint8), drift=np.asarray([[0, 5, 6]], np.uint8), blocks=state.blocks * 0
     )
     prior, seats = jnp.asarray([[0.4, 0.3, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1]]), jnp.asarray([[0]])
     advance = jax.jit(DRIFTS_ENV.advance)
     step = jax.jit(lambda *given: follow(DRIFTS, settings, prior, *given, seats))
-    beliefs = begin(DRIFTS, settings, prior, state, seats)
+    beliefs = jax.jit(lambda state: begin(DRIFTS, settings, prior, state, seats))(state)
     np.testing.assert_allclose(beliefs.belief[0, 0], [[0.2, 0.2, 0.2, 0.4], [0.1, 0.1, 0.1, 0.7]], atol=1e-6)
     shovel = jnp.asarray([[4, 5, 4]])
     after, _, _ = advance(state, shovel)
@@ -168,9 +168,9 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
     """The whole step, from the global state to actions, for two focal seats with networks of their own."""
     env, goals, games, samples = DRIFTS_ENV, DRIFTS, 4, 2
     sizes = network_sizes(env, goals.width, filters=(3,), hidden=8)
-    minds = jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2))
+    minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
     prior = new_prior(goals, 2, 2)
-    seats = jnp.tile(jnp.asarray([2, 0], jnp.int32), (games, 1))
+    seats = np.tile(np.asarray([2, 0], np.int32), (games, 1))
     search = SearchSettings(simulations=6, exploration=15.0)
 
     @jax.jit
@@ -188,18 +188,19 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
         planned = plan(env, judge, search, state, seats, sampled, plan_key)
         return state, beliefs, planned, choose(planned, act_key)
 
-    truth = env.start(jax.random.key(4), games)
-    before, beliefs = env.start(jax.random.key(5), games), begin(goals, FULL, prior, truth, seats)
-    actions = jnp.full((games, 3), -1, jnp.int32)
-    advance = jax.jit(env.advance)
+    start = jax.jit(env.start, static_argnums=1)
+    truth, before = start(jax.random.key(4), games), start(jax.random.key(5), games)
+    beliefs = jax.jit(lambda truth: begin(goals, FULL, prior, truth, seats))(truth)
+    actions = np.full((games, 3), -1, np.int32)
+    advance, world = jax.jit(env.advance), jax.jit(env.world)
     for turn in range(3):
         before, beliefs, planned, chosen = step(
-            env.world(truth), before, beliefs, actions, jax.random.fold_in(jax.random.key(6), turn)
+            world(truth), before, beliefs, actions, jax.random.fold_in(jax.random.key(6), turn)
         )
         assert np.take_along_axis(np.asarray(planned.legal), np.asarray(chosen)[..., None], axis=2).all()
-        np.testing.assert_allclose(beliefs.belief.sum(axis=-1), 1.0, atol=1e-5)
-        np.testing.assert_allclose(planned.policy.sum(axis=-1), 1.0, atol=1e-5)
-        np.testing.assert_allclose(planned.visits.sum(axis=-1), 1.0, atol=1e-5)
-        actions = jnp.full((games, 3), 4, jnp.int32).at[:, 2].set(chosen[:, 0]).at[:, 0].set(chosen[:, 1])
+        for chances in (beliefs.belief, planned.policy, planned.visits):
+            np.testing.assert_allclose(np.asarray(chances).sum(axis=-1), 1.0, atol=1e-5)
+        actions = np.full((games, 3), 4, np.int32)
+        actions[:, 2], actions[:, 0] = np.asarray(chosen).T
         truth, _, _ = advance(truth, actions)
     assert before.time.tolist() == [2] * games

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,14 +13,12 @@ import pytest
 from omg.envs import make_env
 from omg.modules.convolutions import convolve
 from omg.modules.planning import (
-    CoPlayerNetwork,
+    CoPlayersNetwork,
     MapTrunk,
     PlanningSizes,
     PolicyValueNetwork,
-    co_player_logits,
-    goal_logits,
+    each,
     masked,
-    stacked,
 )
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
@@ -30,6 +29,11 @@ ROWS = 6
 
 def one_of(networks: Any, index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], networks)
+
+
+def made(make: Callable[[], Any]) -> Any:
+    """Networks with the weights that they draw, as arrays of NumPy: looking at parts of those compiles nothing."""
+    return jax.device_get(jax.jit(make)())
 
 
 def views(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,9 +58,10 @@ def slow_trunk(trunk: MapTrunk, picture: np.ndarray, time: float) -> np.ndarray:
 
 def test_trunk_is_three_padded_convolutions_and_a_wide_layer() -> None:
     maps, time = views(0)
-    trunk = MapTrunk(SIZES, key=jax.random.key(0))
+    trunk = made(lambda: MapTrunk(SIZES, key=jax.random.key(0)))
     assert [kernel.shape for kernel in trunk.kernels] == [(3, 3, 3, 2), (3, 3, 2, 3), (3, 3, 3, 4)]
-    found = jax.jit(lambda: trunk(jnp.asarray(maps.reshape(2, 3, 3, 4, 5)), jnp.asarray(time.reshape(2, 3))))()
+    ask = jax.jit(lambda trunk, maps, time: trunk(maps, time))
+    found = np.asarray(ask(trunk, maps.reshape(2, 3, 3, 4, 5), time.reshape(2, 3)))
     expected = [slow_trunk(trunk, picture, share) for picture, share in zip(maps, time, strict=True)]
     np.testing.assert_allclose(found.reshape(ROWS, 7), expected, atol=1e-5)
 
@@ -69,67 +74,60 @@ def test_published_sizes_are_the_defaults() -> None:
     assert [kernel.shape for kernel in shapes.own.trunk.kernels] == [(3, 3, 7, 16), (3, 3, 16, 32), (3, 3, 32, 32)]
     assert shapes.own.trunk.dense.weight.shape == (64 * 32, 512)
     assert (shapes.own.goal.shape, shapes.own.policy.weight.shape) == ((0, 512), (512, 7))
-    assert (shapes.others.goal.shape, shapes.others.head.weight.shape) == ((3, 2, 512), (3, 512, 7))
+    assert (shapes.others.goal.shape, shapes.others.weight.shape) == ((3, 2, 512), (3, 512, 7))
+    # One body for all co-players.
+    assert shapes.others.trunk.dense.weight.shape == (64 * 32, 512)
 
 
-def test_a_goal_adds_its_rows_of_the_wide_layer() -> None:
+def test_co_players_share_a_body_and_a_goal_adds_its_rows_of_the_wide_layer() -> None:
     maps, time = views(1)
-    network = CoPlayerNetwork(SIZES, key=jax.random.key(1))
-    codes = np.array([0, 3, 1, 2, 2, -1])
-    vectors = np.where(codes[:, None] >= 0, np.eye(4, dtype=np.float32)[codes], 0.0).astype(np.float32)
-    by_code, by_vector = jax.jit(lambda: (network(maps, time, jnp.asarray(codes)), network(maps, time, vectors)))()
+    network = made(lambda: CoPlayersNetwork(SIZES, 2, key=jax.random.key(1)))
+    codes = np.array([[0, 1], [3, 2], [1, 0], [2, 2], [2, 3], [-1, 1]])
+    vectors = np.where(codes[..., None] >= 0, np.eye(4, dtype=np.float32)[codes], 0.0).astype(np.float32)
+    every = np.tile(np.arange(4), (ROWS, 1))
+
+    @jax.jit
+    def ask(network: CoPlayersNetwork) -> Any:
+        said = (network(maps, time, jnp.asarray(codes)), network(maps, time, vectors))
+        return said, network.for_goals(maps, time, jnp.asarray(every))
+
+    (by_code, by_vector), every_goal = jax.device_get(ask(network))
     np.testing.assert_allclose(by_code, by_vector, atol=1e-6)
-    hidden = [slow_trunk(network.trunk, maps[i], time[i]) + vectors[i] @ np.asarray(network.goal) for i in range(ROWS)]
-    expected = np.maximum(hidden, 0) @ np.asarray(network.head.weight) + np.asarray(network.head.bias)
-    np.testing.assert_allclose(by_code, expected, atol=1e-5)
-    assert np.abs(by_code[1] - by_code[5]).max() > 1e-3
+    body = np.stack([slow_trunk(network.trunk, maps[i], time[i]) for i in range(ROWS)])
+    for place in range(2):
+        hidden = np.maximum(body + vectors[:, place] @ np.asarray(network.goal[place]), 0)
+        expected = hidden @ np.asarray(network.weight[place]) + np.asarray(network.bias[place])
+        np.testing.assert_allclose(by_code[:, place], expected, atol=1e-5)
+    assert every_goal.shape == (ROWS, 2, 4, 6)
+    picked = np.take_along_axis(every_goal, np.maximum(codes, 0)[:, :, None, None], axis=2)[:, :, 0]
+    np.testing.assert_allclose(picked[codes >= 0], by_code[codes >= 0], atol=1e-5)
+    assert np.abs(by_code[:, 0] - by_code[:, 1]).max() > 0.01
     with pytest.raises(ValueError, match="goal_dim is 4"):
         network(maps, time)
 
 
 def test_policy_and_value_share_their_layers() -> None:
     maps, time = views(2)
-    network = PolicyValueNetwork(SIZES, key=jax.random.key(2))
+    network = made(lambda: PolicyValueNetwork(SIZES, key=jax.random.key(2)))
     goal = np.ones((ROWS, 4), np.float32)
-    logits, value = jax.jit(lambda: network(maps, time, goal))()
+    logits, value = jax.jit(lambda network: network(maps, time, goal))(network)
     hidden = [slow_trunk(network.trunk, maps[i], time[i]) + goal[i] @ np.asarray(network.goal) for i in range(ROWS)]
     hidden = np.maximum(hidden, 0)
     np.testing.assert_allclose(logits, hidden @ network.policy.weight + network.policy.bias, atol=1e-5)
     np.testing.assert_allclose(value, (hidden @ network.value.weight + network.value.bias)[:, 0], atol=1e-5)
 
 
-def test_stacked_networks_answer_each_for_itself() -> None:
-    maps, time = views(3)
-    made = stacked(lambda key: CoPlayerNetwork(SIZES, key=key), jax.random.key(3), 2)
-    assert made.head.weight.shape == (2, 7, 6)
-    goal, codes = np.array([[0, 1], [1, 2], [3, 0], [2, 2], [0, 3], [1, 1]]), np.tile(np.arange(4), (ROWS, 1))
-
-    @jax.jit
-    def answers(networks: CoPlayerNetwork) -> Any:
-        each = [one_of(networks, place) for place in range(2)]
-        alone = jnp.stack([each[place](maps, time, jnp.asarray(goal[:, place])) for place in range(2)], axis=1)
-        return (
-            alone,
-            co_player_logits(networks, maps, time, jnp.asarray(goal)),
-            goal_logits(networks, maps, time, jnp.asarray(codes)),
-        )
-
-    alone, together, every_goal = answers(made)
-    assert every_goal.shape == (ROWS, 2, 4, 6)
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-    picked = np.take_along_axis(np.asarray(every_goal), goal[:, :, None, None], axis=2)[:, :, 0]
-    np.testing.assert_allclose(picked, alone, atol=1e-5)
-    assert np.abs(alone[:, 0] - alone[:, 1]).max() > 0.01
-
-
 def test_networks_say_the_same_one_by_one_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
     maps, time = views(4)
-    made = stacked(lambda key: CoPlayerNetwork(SIZES, key=key), jax.random.key(4), 3)
-    goal = jnp.asarray(np.random.default_rng(0).integers(0, 4, (ROWS, 3)))
-    one_by_one = jax.jit(lambda: co_player_logits(made, maps, time, goal))()
+    keys = jax.random.split(jax.random.key(4), 3)
+    several = made(lambda: jax.vmap(lambda key: CoPlayersNetwork(SIZES, 2, key=key))(keys))
+    goal = jnp.asarray(np.random.default_rng(0).integers(0, 4, (3, ROWS, 2)))
+    ask = lambda several: each(lambda network, goal: network(maps, time, goal), several, goal)  # noqa: E731
+    one_by_one = jax.jit(ask)(several)
     monkeypatch.setattr("omg.modules.planning.networks.on_cpu", lambda: False)
-    together = jax.jit(lambda: co_player_logits(made, maps, time, goal))()
+    together = jax.jit(lambda several: ask(several))(several)
     np.testing.assert_allclose(together, one_by_one, atol=1e-5)
+    assert np.abs(together[0] - together[1]).max() > 0.01
 
 
 def test_a_convolution_has_the_gradient_of_xlas() -> None:
@@ -142,7 +140,7 @@ def test_a_convolution_has_the_gradient_of_xlas() -> None:
     def gradients(function: Any) -> Any:
         return jax.jit(jax.value_and_grad(lambda *given: jnp.sum(jnp.sin(function(*given))), argnums=(0, 1)))(x, kernel)
 
-    for found, expected in zip(*(jax.tree.leaves(gradients(each)) for each in (convolve, by_xla)), strict=True):
+    for found, expected in zip(*(jax.tree.leaves(gradients(way)) for way in (convolve, by_xla)), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -157,11 +155,12 @@ def test_illegal_actions_have_no_chance() -> None:
 
 def test_networks_see_the_map_of_the_focal_seat() -> None:
     env = make_env("stag_hunt", size=5)
-    state = env.start(jax.random.key(0), 8)
-    state = state._replace(hunting=state.hunting.at[3, 1].set(False), time=state.time + 7)
-    seat = jnp.arange(8) % 4
+    state = jax.device_get(jax.jit(env.start, static_argnums=1)(jax.random.key(0), 8))
+    hunting = state.hunting.copy()
+    hunting[3, 1] = False
+    state, seat = state._replace(hunting=hunting, time=state.time + np.int16(7)), np.arange(8) % 4
     (maps, time), views_of_all = jax.jit(lambda: (seen_by(env, state, seat), env.views(state)))()
-    expected = env.map_view.maps(np.asarray(views_of_all))[np.arange(8), np.asarray(seat)]
+    expected = np.asarray(env.map_view.maps(np.asarray(views_of_all)))[np.arange(8), seat]
     np.testing.assert_array_equal(maps, expected)
     np.testing.assert_allclose(time, np.full(8, 0.2))
 
@@ -170,37 +169,32 @@ def test_likelihoods_are_the_chances_of_what_was_done() -> None:
     env = make_env("snowdrift", size=4, players=3, drifts=2)
     goals = make_goals(env)
     sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
-    minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
+    minds = made(lambda: jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2)))
     games = 4
     state = jax.jit(env.start, static_argnums=1)(jax.random.key(1), games)
     seats = np.array([[0, 1], [1, 2], [2, 0], [0, 2]])
-    legal = np.asarray(env.legal(state))
+    legal = np.asarray(jax.jit(env.legal)(state))
     actions = np.array([[np.flatnonzero(row)[game % 2] for row in legal[game]] for game in range(games)])
     actions[2, 1] = -1
-    codes = np.asarray(goals.codes(state))
-    found = jax.jit(
-        lambda: goal_likelihoods(
-            env, minds, state, jnp.asarray(seats), jnp.asarray(codes), jnp.asarray(actions), per_seat=True
-        )
-    )()
+    codes = np.asarray(jax.jit(goals.codes)(state))
+    likelihoods = jax.jit(lambda minds, *given: goal_likelihoods(env, minds, *given, per_seat=True))
+    found = np.asarray(likelihoods(minds, state, seats, codes, actions))
     assert found.shape == (games, 2, 2, 3)
-    networks = [[one_of(one_of(minds.others, slot), place) for place in range(2)] for slot in range(2)]
 
     @jax.jit
-    def answers() -> list[list[list[jax.Array]]]:
-        """Of slot, place and goal: logits [games, U], by one network at a time."""
+    def answers(networks: CoPlayersNetwork) -> list[list[jax.Array]]:
+        """Of slot and goal: logits [games, J, U], for one goal at a time."""
         seen = [seen_by(env, state, jnp.asarray(seats[:, slot])) for slot in range(2)]
-        return [
-            [[net(*seen[slot], codes[:, goal]) for goal in range(3)] for net in networks[slot]] for slot in range(2)
-        ]
+        both = [jnp.tile(codes[:, goal, None], (1, 2)) for goal in range(3)]
+        return [[one_of(networks, slot)(*seen[slot], goal) for goal in both] for slot in range(2)]
 
-    said = np.asarray(answers(), np.float64)
+    said = np.asarray(jax.device_get(answers(minds.others)), np.float64)
     for game in range(games):
         for slot in range(2):
             others = [seat for seat in range(3) if seat != seats[game, slot]]
             for place, other in enumerate(others):
                 for goal in range(3):
-                    weights = np.where(legal[game, other], np.exp(said[slot, place, goal, game]), 0)
+                    weights = np.where(legal[game, other], np.exp(said[slot, goal, game, place]), 0)
                     did = actions[game, other]
                     expected = 1.0 if did < 0 else weights[did] / weights.sum()
                     assert float(found[game, slot, place, goal]) == pytest.approx(expected, abs=1e-5)
@@ -210,10 +204,11 @@ def test_goals_that_are_gone_are_replaced_by_some_that_exist() -> None:
     env = make_env("snowdrift", size=4, players=4, drifts=3)
     goals = make_goals(env)
     games = 400
-    state = jax.tree.map(lambda leaf: jnp.repeat(leaf, games, axis=0), env.start(jax.random.key(5), 1))
-    state = state._replace(drift_left=state.drift_left.at[:, 1].set(False))
+    start = jax.device_get(jax.jit(env.start, static_argnums=1)(jax.random.key(5), 1))
+    state = jax.tree.map(lambda leaf: np.repeat(leaf, games, axis=0), start)
+    state.drift_left[:, 1] = False
     cell = [int(number) for number in state.drift[0]]
-    codes = jnp.tile(jnp.asarray([cell[0], cell[1], 16], jnp.int16), (games, 1))
+    codes = np.tile(np.asarray([cell[0], cell[1], 16], np.int16), (games, 1))
     keys = jax.random.split(jax.random.key(0), games)
     found = np.asarray(jax.jit(lambda: renewed(goals, keys, state, codes))())
     assert set(found[:, 0]) == {cell[0]}
@@ -234,7 +229,7 @@ def test_answers_are_computed_only_where_they_are_wanted(wanting: int) -> None:
 
     expected = np.where(wanted[:, None], np.stack([given, given**2], axis=-1), known)
     for size in (4, 11, 16):
-        found = where_wanted(answer, jnp.asarray(given), jnp.asarray(wanted), jnp.asarray(known), size)
+        found = jax.jit(lambda *rows, size=size: where_wanted(answer, *rows, size))(given, wanted, known)
         np.testing.assert_array_equal(found, expected)
 
 
@@ -242,32 +237,30 @@ def test_the_judge_asks_each_seats_own_networks() -> None:
     env = make_env("stag_hunt", size=4, players=3, blocks=0)
     goals = make_goals(env)
     sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
-    minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
+    minds = made(lambda: jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2)))
     rows = 40
     state = jax.jit(env.start, static_argnums=1)(jax.random.key(1), rows)
-    seat = jnp.repeat(jnp.asarray([2, 0], jnp.int32), rows // 2)
-    memory = jnp.asarray(np.random.default_rng(0).integers(0, 2, (rows, 2)), jnp.int16)
-    keys, wanted = jax.random.split(jax.random.key(2), rows), jnp.arange(rows) % 3 == 0
+    seat = np.repeat(np.asarray([2, 0], np.int32), rows // 2)
+    memory = np.random.default_rng(0).integers(0, 2, (rows, 2)).astype(np.int16)
+    keys, wanted = jax.random.split(jax.random.key(2), rows), np.arange(rows) % 3 == 0
     order = np.array([[0, 1]] * (rows // 2) + [[1, 2]] * (rows // 2))
-    legal = jnp.take_along_axis(env.legal(state), jnp.asarray(order)[..., None], axis=1)
-    known = jnp.full((rows, 2), -7, jnp.int8)
+    legal = np.take_along_axis(np.asarray(jax.jit(env.legal)(state)), order[..., None], axis=1)
+    known = np.full((rows, 2), -7, np.int8)
 
     @jax.jit
     def ask(minds: Any) -> Any:
         some = [GoalJudge(env, goals, minds, per_seat=True, parts=parts) for parts in (1, 2)]
-        given = (keys, state, seat, legal, memory, wanted, known)
-        return some[0].own(keys, state, seat, memory), *(judge.others(*given) for judge in some)
+        given = jax.tree.map(jnp.asarray, (keys, state, seat, legal, memory, wanted, known))
+        return some[0].own(*given[:3], given[4]), *(judge.others(*given) for judge in some), seen_by(env, *given[1:3])
 
-    (logits, value, after), whole, in_parts = ask(minds)
+    (logits, value, after), whole, in_parts, (maps, time) = jax.device_get(ask(minds))
     np.testing.assert_array_equal(whole, in_parts)
-    np.testing.assert_array_equal(np.asarray(whole)[~np.asarray(wanted)], -7)
-    asked = np.asarray(whole, int)[np.asarray(wanted)]
-    assert np.take_along_axis(np.asarray(legal)[np.asarray(wanted)], asked[..., None], axis=2).all()
+    np.testing.assert_array_equal(whole[~wanted], -7)
+    assert np.take_along_axis(legal[wanted], whole[wanted][..., None].astype(int), axis=2).all()
     np.testing.assert_array_equal(after, memory)
-    maps, time = seen_by(env, state, seat)
+    alone = jax.jit(lambda mind, maps, time: mind.own(maps, time))
     for index in range(2):
-        mind = one_of(minds, index)
         mine = slice(index * 20, index * 20 + 20)
-        expected = mind.own(maps[mine], time[mine])
+        expected = alone(one_of(minds, index), maps[mine], time[mine])
         np.testing.assert_allclose(logits[mine], expected[0], atol=1e-5)
         np.testing.assert_allclose(value[mine], expected[1], atol=1e-5)

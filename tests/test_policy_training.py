@@ -18,7 +18,7 @@ from omg.envs import make_env
 from omg.pools import Pool, load_agent
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import stopped_and_resumed
+from stopping import whole_and_resumed
 from tiny import GAME, result, tiny_config, tiny_pool, weights
 
 SHORT: dict[str, Any] = {"t_max": 400, "test_interval": 100, "save_model_interval": 60, "ppo_epochs": 2}
@@ -48,9 +48,7 @@ def run_config(results: Path, pool: Pool, name: str) -> Config:
 def test_a_stopped_run_ends_as_if_it_had_not_been(name: str, results: Path, pool: Pool):
     settings = run_config(results, pool, name)
     assert settings.buffer_size == settings.batch_size == settings.batch_size_run == 4
-    whole = api.train_config(settings, quiet=True)
-    assert whole.status == "finished"
-    run = stopped_and_resumed(settings, chunks=5)
+    whole, run = whole_and_resumed(settings, chunks=5)
     assert result(run.folder) == result(whole.folder)
     logged = set(whole.metrics.column("name"))
     assert {"loss", "grad_norm", "critic_loss", "entropy", "updates"} <= logged

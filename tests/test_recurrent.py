@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -91,16 +93,16 @@ def test_gpu_kernels_equal_the_scans(hidden: int):
     """Once with a width that is padded to a block, once with two blocks side by side."""
     gates_in, h0, weight, bias = draw(3, hidden=hidden)
     assert gru_kernel.usable(hidden)
-    scanned = _forward_scan(gates_in, h0, weight, bias)
-    ahead = gru_kernel.forward_loop(gates_in, h0, weight, bias, interpret=True)
+    forward = functools.partial(gru_kernel.forward_loop, interpret=True)
+    scanned = jax.jit(_forward_scan)(gates_in, h0, weight, bias)
+    ahead = jax.jit(forward)(gates_in, h0, weight, bias)
     for ours, expected in zip(ahead, scanned, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-5)
-    (states,) = gru_kernel.forward_loop(gates_in, h0, weight, bias, keep=False, interpret=True)
+    (states,) = jax.jit(functools.partial(forward, keep=False))(gates_in, h0, weight, bias)
     np.testing.assert_array_equal(states, ahead[0])
     backward = (scanned[0], h0, scanned[1:], jnp.sin(7.0 * scanned[0]), weight)
-    for ours, expected in zip(
-        gru_kernel.backward_loop(*backward, interpret=True), _backward_scan(*backward), strict=True
-    ):
+    back = jax.jit(functools.partial(gru_kernel.backward_loop, interpret=True))
+    for ours, expected in zip(back(*backward), jax.jit(_backward_scan)(*backward), strict=True):
         assert float(jnp.abs(expected).max()) > 1e-2
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
 

@@ -9,7 +9,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from omg.tracking import RunFolder, RunReporter
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import Program, RunState
 from processes import SAVE_OFTEN, Process, command, only_run, size_of_metrics
-from stopping import Stopping
+from stopping import Stopping, shared_programs
 from tiny import result, tiny_config
 
 
@@ -35,6 +35,13 @@ from tiny import result, tiny_config
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All runs of this module go here: the path is part of a run's configuration."""
     return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_program() -> Iterator[None]:
+    """All runs of this process are one program; how others resume what was built elsewhere is tested at the end."""
+    with shared_programs():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +109,7 @@ def test_a_second_ctrl_c_ends_at_once(
 
 
 @pytest.fixture(scope="module")
-def half_done(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half_done(results: Path) -> Path:
     """A run that was stopped in the middle; tests resume copies of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "RunReporter", functools.partial(Stopping, chunks=25))
@@ -348,11 +355,9 @@ def test_what_cannot_be_resumed(results: Path, half_done: Path, tmp_path: Path, 
 
 
 def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path, uninterrupted: tuple[bytes, dict[str, bytes]]):
-    rng = random.Random(5)
-    whole = len(uninterrupted[0])
-    results = tmp_path / "results"
-    # From before the first checkpoint to well past the middle, each time a few milliseconds after a line was written.
-    moments = sorted(rng.uniform(0.01, 0.6) for _ in range(5))
+    rng, whole, results = random.Random(5), len(uninterrupted[0]), tmp_path / "results"
+    # Before the first checkpoint, well past it and while resuming; each a few milliseconds after a line was written.
+    moments = (0.01, rng.uniform(0.3, 0.6), 0.0)
     process, kills, folder = Process(*command(results)), 0, results
     for moment in moments:
         process.wait_until(lambda moment=moment: size_of_metrics(results) > moment * whole)  # type: ignore[misc]
@@ -365,7 +370,7 @@ def test_killed_again_and_again_the_run_ends_the_same(tmp_path: Path, uninterrup
         process = Process("resume", str(folder))
     code, shown = process.end()
     assert code == 0, shown
-    assert kills == 5
+    assert kills == len(moments)
     assert RunFolder(folder).status() == "finished"
     metrics, agents = result(folder)
     assert metrics == uninterrupted[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from omg.tracking import RunFolder, Table
 from omg.training import loop
 from omg.training.loop import Trainer
 from omg.training.program import Program, RunState
+from stopping import shared_programs
 from tiny import result, tiny_config, weights
 
 
@@ -25,6 +27,13 @@ from tiny import result, tiny_config, weights
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All runs of this module go here: the path is part of a run's configuration."""
     return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_program() -> Iterator[None]:
+    """What is tested here lies around the program; how a run is resumed by another process is tested elsewhere."""
+    with shared_programs():
+        yield
 
 
 def steps(metrics: Table, name: str) -> list[int]:

@@ -157,7 +157,9 @@ def test_there_is_no_influence_on_those_whose_actions_do_not_depend_on_mine():
     state, batch = state_for(learner), legal_episodes(reward_per_agent=True)
     weight = state.extra.model.networks.fc1.weight
     rows = slice(SPEC.obs_dim, SPEC.obs_dim + U)
-    deaf = jax.tree.map(lambda leaf: leaf.at[:, rows].set(0.0) if leaf is weight else leaf, state.extra)
+    silent = weight.copy()
+    silent[:, rows] = 0
+    deaf = jax.tree.map(lambda leaf: silent if leaf is weight else leaf, state.extra)
     assert float(update(state, batch, 0, 0, KEY)[1]["influence_mean"]) > 0.01
     assert float(update(state._replace(extra=deaf), batch, 0, 0, KEY)[1]["influence_mean"]) == pytest.approx(
         0, abs=1e-6

@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 
 from omg.envs import make_env
 from omg.modules.agents import AGENTS, AgentSizes
@@ -24,7 +22,7 @@ OBS = math.prod(SHAPE) + REST
 SIZES = AgentSizes(
     obs_dim=OBS, n_actions=U, n_agents=A, hidden_dim=6, use_last_action=False, use_agent_id=False, map_shape=SHAPE
 )
-SEATS = jnp.array([[2, 0], [1, 2]])
+SEATS = np.array([[2, 0], [1, 2]])
 """Two of the three seats of each episode, not in their order."""
 
 
@@ -65,14 +63,14 @@ def seat_of(stack: Any, seat: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[seat], stack)
 
 
-def observations() -> Array:
-    return jnp.asarray(np.random.default_rng(0).normal(size=(B, T, A, OBS)), jnp.float32)
+def observations() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(B, T, A, OBS)).astype(np.float32)
 
 
 def test_a_convolution_equals_loops_over_cells():
     layer = build(lambda: Conv3x3(2, 5, key=jax.random.key(0)))
     x = np.random.default_rng(1).normal(size=(2, 3, *SHAPE)).astype(np.float32)
-    result = fast_jit(lambda x: layer(x))(x)
+    result = np.asarray(fast_jit(lambda x: layer(x))(x))
     assert result.shape == (2, 3, 5, *SHAPE[1:])
     for index in np.ndindex(2, 3):
         np.testing.assert_allclose(result[index], slow_convolution(layer, x[index]), atol=1e-5)
@@ -80,61 +78,66 @@ def test_a_convolution_equals_loops_over_cells():
 
 def test_several_convolutions_at_once_are_each_its_own():
     layers = build(lambda: jax.vmap(lambda key: Conv3x3(2, 5, key=key))(jax.random.split(jax.random.key(0), 3)))
-    x = jnp.asarray(np.random.default_rng(2).normal(size=(3, *SHAPE)), jnp.float32)
-    together = fast_jit(jax.vmap(lambda layer, x: layer(x)))(layers, x)
+    x = np.random.default_rng(2).normal(size=(3, *SHAPE)).astype(np.float32)
+    together = np.asarray(fast_jit(jax.vmap(lambda layer, x: layer(x)))(layers, x))
     for index in range(3):
-        np.testing.assert_allclose(
-            together[index], slow_convolution(seat_of(layers, index), np.asarray(x[index])), atol=1e-5
-        )
+        np.testing.assert_allclose(together[index], slow_convolution(seat_of(layers, index), x[index]), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["conv", "idv_conv"])
 def test_agents_look_at_the_map_and_read_the_rest(name: str):
     agent, obs = build(lambda: AGENTS[name](SIZES, key=jax.random.key(0))), observations()
-    nothing = jnp.full((B, T, A), -1)
-    outputs = fast_jit(lambda obs: agent.head(agent.unroll(agent.embed(obs, nothing), agent.initial(B))))(obs)
+    nothing = np.full((B, T, A), -1)
+    unroll = fast_jit(lambda agent, obs: agent.head(agent.unroll(agent.embed(obs, nothing), agent.initial(B))))
+    outputs = np.asarray(unroll(agent, obs))
     assert agent.initial(B).shape == (B, A, 6)
     for b, t, seat in np.ndindex(B, T, A):
         network = seat_of(agent.seats, seat) if name == "idv_conv" else agent
-        encoded = slow_encoding(network.encoder, np.asarray(obs[b, t, seat]))
+        encoded = slow_encoding(network.encoder, obs[b, t, seat])
         assert encoded.size == encoded_dim(OBS, SHAPE) == network.fc1.weight.shape[0] == FILTERS[-1] * 12 + REST
         np.testing.assert_allclose(outputs[b, t, seat], slow_layers(network, network.fc3, encoded), atol=1e-4)
-    taken = jnp.take_along_axis(obs, SEATS[:, None, :, None], axis=2)
-    some = fast_jit(lambda obs: agent.head(agent.embed(obs, nothing[:, :, :2], None, SEATS[:, None]), SEATS[:, None]))
-    np.testing.assert_allclose(some(taken), jnp.take_along_axis(outputs, SEATS[:, None, :, None], axis=2), atol=1e-5)
+    taken = np.take_along_axis(obs, SEATS[:, None, :, None], axis=2)
+    timed = SEATS[:, None]
+    some = fast_jit(lambda agent, obs: agent.head(agent.embed(obs, nothing[:, :, :2], None, timed), timed))(
+        agent, taken
+    )
+    np.testing.assert_allclose(some, np.take_along_axis(outputs, SEATS[:, None, :, None], axis=2), atol=1e-5)
 
 
 def test_numbers_behind_the_map_may_enter_one_hot():
-    agent = AGENTS["conv"](SIZES._replace(one_hot=1), key=jax.random.key(0))
+    agent = build(lambda: AGENTS["conv"](SIZES._replace(one_hot=1), key=jax.random.key(0)))
     assert agent.fc1.weight.shape[0] == FILTERS[-1] * 12 + 3 * REST
-    obs, last = observations(), jnp.zeros((B, T, A), jnp.int32)
-    embedded = agent.embed(obs, last)
-    np.testing.assert_allclose(agent.embed(obs.at[..., -1].set(0.6), last), agent.embed(obs.at[..., -1].set(1.4), last))
+    obs, last = observations(), np.zeros((B, T, A), np.int32)
+    embed = fast_jit(lambda agent, obs: agent.embed(obs, last))
+    low, high, moved = obs.copy(), obs.copy(), obs.copy()
+    low[..., -1], high[..., -1] = 0.6, 1.4
+    np.testing.assert_allclose(embed(agent, low), embed(agent, high))
     # The map itself is not rounded.
-    assert np.abs(np.asarray(agent.embed(obs.at[..., 0].add(0.01), last) - embedded)).max() > 1e-6
+    moved[..., 0] += 0.01
+    assert np.abs(np.asarray(embed(agent, moved)) - np.asarray(embed(agent, obs))).max() > 1e-6
 
 
 @pytest.mark.parametrize("name", ["conv", "idv_conv"])
 def test_critics_look_at_the_map(name: str):
     sizes = CriticSizes((OBS, 2), hidden_dim=6, n_agents=A, map_shape=SHAPE)
     critic = build(lambda: CRITICS[name](sizes, key=jax.random.key(0)))
-    obs, more = observations(), jnp.asarray(np.random.default_rng(3).normal(size=(1, T, 1, 2)), jnp.float32)
-    values = fast_jit(lambda parts: critic(parts))((obs, more))
+    obs, more = observations(), np.random.default_rng(3).normal(size=(1, T, 1, 2)).astype(np.float32)
+    values = np.asarray(fast_jit(lambda critic, parts: critic(parts))(critic, (obs, more)))
     for b, t, seat in np.ndindex(B, T, A):
         network = critic.networks.networks
         network = seat_of(network, seat) if name == "idv_conv" else network
-        x = np.concatenate([slow_encoding(network.encoder, np.asarray(obs[b, t, seat])), np.asarray(more[0, t, 0])])
+        x = np.concatenate([slow_encoding(network.encoder, obs[b, t, seat]), more[0, t, 0]])
         assert float(values[b, t, seat]) == pytest.approx(slow_layers(network, network.value, x)[0], abs=1e-4)
-    taken = jnp.take_along_axis(obs, SEATS[:, None, :, None], axis=2)
-    some = fast_jit(lambda parts, seats: critic(parts, seats))((taken, more), SEATS[:, None])
-    np.testing.assert_allclose(some, jnp.take_along_axis(values, SEATS[:, None], axis=2), atol=1e-5)
+    taken = np.take_along_axis(obs, SEATS[:, None, :, None], axis=2)
+    some = fast_jit(lambda critic, parts, seats: critic(parts, seats))(critic, (taken, more), SEATS[:, None])
+    np.testing.assert_allclose(some, np.take_along_axis(values, SEATS[:, None], axis=2), atol=1e-5)
 
 
 def test_what_all_seats_see_is_given_once():
     networks = build(lambda: SeatNetworks(CriticSizes((OBS,), 6), 3, n_agents=A, key=jax.random.key(0)))
     shared = observations()[:, :, :1]
     every = fast_jit(lambda obs: networks([obs]))
-    once, repeated = every(shared), every(jnp.repeat(shared, A, axis=2))
+    once, repeated = every(shared), every(np.repeat(shared, A, axis=2))
     assert once.shape == (B, T, A, 3)
     np.testing.assert_allclose(once, repeated, atol=1e-6)
 
@@ -142,9 +145,10 @@ def test_what_all_seats_see_is_given_once():
 @pytest.mark.parametrize("env", ["stag_hunt", "snowdrift"])
 def test_board_games_say_where_their_map_is(env: str):
     game: Any = make_env(env, size=5)
-    _, seen = game.reset(jax.random.key(0), 2)
+    _, seen = jax.device_get(jax.jit(game.reset, static_argnums=1)(jax.random.key(0), 2))
     shape = game.spec.map_shape
     front = math.prod(shape)
-    np.testing.assert_array_equal(seen.obs[..., :front].reshape(2, 4, *shape), game.map_view.maps(seen.obs))
-    np.testing.assert_array_equal(seen.state[..., :front].reshape(2, *shape), game.map_view.maps(seen.state))
+    maps = jax.jit(game.map_view.maps)
+    np.testing.assert_array_equal(seen.obs[..., :front].reshape(2, 4, *shape), maps(seen.obs))
+    np.testing.assert_array_equal(seen.state[..., :front].reshape(2, *shape), maps(seen.state))
     assert make_env("foraging").spec.map_shape is None

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from omg import api
 from omg.config import Config, adjust, resolve
 from omg.envs import make_env
 from omg.pools import Pool, load_agent
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
-from stopping import stopped_and_resumed
+from stopping import shared_programs, whole_and_resumed
 from tiny import SETTINGS, result, tiny_agent
 
 GAME = {"size": 3, "players": 2, "hares": 1, "stags": 1, "blocks": 0, "episode_limit": 6}
@@ -56,9 +55,8 @@ def run_config(results: Path, name: str, **changes: Any) -> Config:
 @pytest.mark.parametrize("name", RUNS)
 def test_a_stopped_run_ends_as_if_it_had_not_been(name: str, results: Path, tmp_path: Path):
     settings = run_config(results, name, **RUNS[name])
-    whole = api.train_config(settings, quiet=True)
-    assert whole.status == "finished"
-    run = stopped_and_resumed(settings, chunks=4)
+    with shared_programs():
+        whole, run = whole_and_resumed(settings, chunks=4)
     assert result(run.folder) == result(whole.folder)
 
     before, after = (load_file(path / "state.safetensors") for path in list_checkpoints(whole.folder / "checkpoints"))

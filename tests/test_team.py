@@ -15,17 +15,7 @@ from hypothesis import strategies as st
 
 from omg.components.selectors import greedy
 from omg.config import resolve
-from omg.controllers import (
-    LEARNER,
-    MANNERS,
-    Lineup,
-    PlayerView,
-    TeamDraw,
-    TeamPart,
-    TeamPolicy,
-    build_mac,
-    build_squad,
-)
+from omg.controllers import LEARNER, MANNERS, Lineup, PlayerView, TeamDraw, TeamPart, TeamPolicy, build_mac, build_squad
 from omg.controllers.scripted import ScriptedPlayer
 from omg.envs import make_env
 from omg.envs.base import Observation

@@ -266,8 +266,12 @@ def test_nothing_is_compiled_while_training(results: Path, monkeypatch: pytest.M
     assert traces[0] > 0
 
 
-def test_memory_does_not_grow(results: Path):
-    compiled = Program(tiny_config(results))
+@pytest.fixture(scope="module")
+def compiled(results: Path) -> Program:
+    return Program(tiny_config(results))
+
+
+def test_memory_does_not_grow(compiled: Program):
     state = compiled.init(jnp.array([1], jnp.uint32))
     chunk = compiled.chunk.lower(state).compile()
 
@@ -284,18 +288,16 @@ def test_memory_does_not_grow(results: Path):
     assert total(state.storage) == compiled.storage_bytes()
 
 
-def test_donated_buffers_are_used_again(results: Path):
-    compiled = Program(tiny_config(results))
+def test_donated_buffers_are_used_again(compiled: Program):
     state = compiled.init(jnp.array([1], jnp.uint32))
     after, _ = compiled.chunk(state)
     assert state.storage.obs.is_deleted()
     assert not after.storage.obs.is_deleted()
 
 
-def test_the_size_of_the_replay_buffer_is_shown(results: Path):
+def test_the_size_of_the_replay_buffer_is_shown(results: Path, compiled: Program):
     # 32 episodes of 9 slots: 2 seats x 9 features and 9 state features in 2 bytes; then avail, actions, reward, flags.
     per_slot = 2 * 9 * 2 + 9 * 2 + 2 * 6 + 2 + 2 * 4 + 2
-    compiled = Program(tiny_config(results))
     assert (compiled.spec.obs_dim, compiled.spec.state_dim) == (9, 9)
     assert compiled.storage_bytes() == 32 * 9 * per_slot
     lines: list[str] = []

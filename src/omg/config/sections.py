@@ -339,6 +339,9 @@ class PlanningSection(Section):
     hop_hidden_dim: Whole = Field(512, ge=1, description="Width of the planning networks behind their convolutions")
     hop_epochs: Whole = Field(2, ge=1, description="Passes over the episodes just played")
     hop_minibatches: Whole = Field(4, ge=1, description="Parts of a pass")
+    hop_symmetries: bool = Field(
+        True, description="Positions are learned from turned and mirrored at random; not with inferred subgoals"
+    )
     hop_search_bytes: Whole = Field(
         2_000_000_000, ge=1, description="Memory for the trees of one step; larger searches are split"
     )

@@ -27,11 +27,12 @@ from omg.components import EpisodeBatch, loss_mask, masked_mean
 from omg.components.selectors import legal_softmax
 from omg.controllers import TeamDraw, build_mac
 from omg.controllers.hop import HOPMac
+from omg.envs.grid.symmetry import symmetries
 from omg.errors import UserError
 from omg.learners.base import Kept
 from omg.learners.hop_measures import belief_measures, prediction_measures
 from omg.learners.optimisers import build_optimiser, clip_by_norm
-from omg.modules.planning import co_player_logits, each
+from omg.modules.planning import each
 from omg.planning.beliefs import of_others
 from omg.planning.inference import Labels
 from omg.planning.minds import Minds, seen_by
@@ -134,12 +135,14 @@ class HOPLearner:
     ) -> tuple[HOPState, dict[str, Array]]:
         """`hop_epochs` passes over the episodes just played, each in `hop_minibatches` parts of positions.
 
+        With `hop_symmetries` every position is turned or mirrored at random, anew in each pass.
+
         Args:
             state: From `init` or the update before.
             batch: The episodes that the player in `state` has just played, with what its search found.
             episode: Not used.
             t_env: Not used.
-            key: Consumed by the order of the parts of a pass.
+            key: Consumed by the order of the parts of a pass, and by turning.
 
         Returns:
             The new state and the metrics. Means over the gradient steps and the sets of networks:
@@ -161,16 +164,20 @@ class HOPLearner:
         """Learns policy, value, co-players' policies and the prior of outcomes; see `update`."""
         mac = state.mac
         sets, positions = lessons.time.shape
+        turns = self.config.hop_symmetries and mac.inference.turns
 
-        def step(carry: tuple[Minds, Any], chosen: Array) -> tuple[tuple[Minds, Any], dict[str, Array]]:
-            minds, opt_state = carry
+        def step(carry: tuple[Minds, Any], given: tuple[Array, Array]) -> tuple[tuple[Minds, Any], dict[str, Array]]:
+            (minds, opt_state), (chosen, turn_key) = carry, given
             part = jax.tree.map(lambda values: values[:, chosen], lessons)
+            part = turned(mac, part, turn_key) if turns else part
             gradients, metrics = each(self._gradients, minds, part)
             moves, opt_state = self.optimiser.update(gradients, opt_state)
             return (optax.apply_updates(minds, moves), opt_state), metrics
 
-        rounds = self._rounds(key, positions)
-        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), state.opt_state), rounds)
+        order_key, turn_key = jax.random.split(key)
+        rounds = self._rounds(order_key, positions)
+        given = (rounds, jax.random.split(turn_key, len(rounds)))
+        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), state.opt_state), given)
         metrics = {name: values.mean() for name, values in metrics.items()}
         metrics |= _round_measures(lessons)
         prior = mac.prior
@@ -248,6 +255,23 @@ def studied(minds: Minds) -> Minds:
     return dataclasses.replace(minds, subgoals=None)
 
 
+def turned(mac: HOPMac, lessons: Lessons, key: Array) -> Lessons:
+    """The same lessons on boards that are turned or mirrored, each position in a way of its own; key is consumed."""
+    view = mac.game.map_view
+    tables = symmetries(view.height, view.width, view.actions)
+    way = jax.random.randint(key, lessons.time.shape, 0, len(tables.cell_from))
+    cell_from, cell_to, action_from, action_to = (jnp.asarray(table)[way] for table in tables)
+    cells = lessons.maps.reshape(*lessons.maps.shape[:3], -1)
+    maps = jnp.take_along_axis(cells, cell_from[:, :, None], axis=-1)
+    return lessons._replace(
+        maps=maps.reshape(lessons.maps.shape),
+        legal=jnp.take_along_axis(lessons.legal, action_from[:, :, None], axis=-1),
+        policy=jnp.take_along_axis(lessons.policy, action_from, axis=-1),
+        actions=jnp.take_along_axis(action_to, lessons.actions, axis=-1),
+        goal=mac.inference.turned(lessons.goal, cell_to),
+    )
+
+
 def set_loss(mind: Minds, lessons: Lessons) -> tuple[Array, dict[str, Array]]:
     """The loss of one set of networks and its parts, see `HOPLearner.update`; leaves of `lessons` [M, ...]."""
     told = None
@@ -258,9 +282,7 @@ def set_loss(mind: Minds, lessons: Lessons) -> tuple[Array, dict[str, Array]]:
     log_pi = jnp.log(jnp.maximum(legal_softmax(logits, own_legal), _TINY))
     policy_loss = masked_mean(-(lessons.policy * jnp.where(own_legal, log_pi, 0.0)).sum(axis=-1), lessons.mask)
     value_loss = masked_mean((value - lessons.returns) ** 2, lessons.mask)
-    chances = legal_softmax(
-        co_player_logits(mind.others, lessons.maps, lessons.time, lessons.goal), lessons.legal[:, 1:]
-    )
+    chances = legal_softmax(mind.others(lessons.maps, lessons.time, lessons.goal), lessons.legal[:, 1:])
     did = jnp.take_along_axis(chances, lessons.actions[..., None], axis=-1)[..., 0]
     total = jnp.maximum(lessons.known.sum(), 1.0)
     model_loss = (-jnp.log(jnp.maximum(did, _TINY)) * lessons.known).sum() / total

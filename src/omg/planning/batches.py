@@ -46,7 +46,8 @@ def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ..
             mapped = jax.vmap(mapped, in_axes=place, axis_name=axis)
         return mapped(*arguments)
 
-    guarded = custom_vmap(call)
+    # Each mapping calls it anew; compiled, it is traced only once for all of them.
+    guarded = custom_vmap(jax.jit(call))
 
     def rule(size: int, is_mapped: Any, *arguments: Any) -> tuple[Any, Any]:
         if size > 1 and not on_cpu():

@@ -39,6 +39,8 @@ class GoalSet(ABC):
     """How much of the prior over outcomes is kept from one episode to the next, unless set otherwise."""
     idle: int | None = None
     """The code of being after nothing, where that is a goal (the last one); outcomes then count goals reached."""
+    codes_are_cells: bool = False
+    """Whether the first codes are the cells of the board: they change when it is turned."""
 
     @abstractmethod
     def exists(self, state: Any) -> Array:
@@ -96,6 +98,7 @@ class SnowdriftGoals(GoalSet):
     """
 
     alpha = 0.98
+    codes_are_cells = True
 
     def __init__(self, env: Snowdrift) -> None:
         self.env = env

@@ -21,7 +21,7 @@ from jax import Array
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
 from omg.modules.opponent_models import ModelSizes
-from omg.modules.planning import CoPlayerNetwork, co_player_logits, goal_logits
+from omg.modules.planning import CoPlayersNetwork
 from omg.planning.beliefs import Beliefs, BeliefSettings, begin, follow, learn_prior, new_prior, sample_goals
 from omg.planning.goals import Hindsight, hindsight, make_goals
 from omg.planning.minds import GoalJudge, Minds, goal_likelihoods
@@ -94,6 +94,8 @@ class Inference(Protocol):
     """Width of what the focal player's own network is told of them; 0 for nothing."""
     model_sizes: ModelSizes | None
     """Of the model that infers subgoals; None for none."""
+    turns: bool
+    """Whether what it tells networks is known for boards that are turned or mirrored, see `turned`."""
 
     def new_prior(self, *lead: int) -> Array:
         """What is known before the first episode, [*lead, outcomes]; no outcomes without a prior."""
@@ -125,12 +127,12 @@ class Inference(Protocol):
         ...
 
     def expect(
-        self, others: CoPlayerNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
+        self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
     ) -> Array:
         """What one seat expects of its co-players in M positions, everything that they may be after taken together.
 
         Args:
-            others: the seat's networks, leaves [J, ...].
+            others: the seat's network for them.
             seen: maps [M, C, H, W] and time [M], see `minds.seen_by`.
             legal: [M, J, U] bool, of the co-players.
             state: the positions, leaves [M, ...], with the numbers that pieces had while the game was played.
@@ -145,12 +147,22 @@ class Inference(Protocol):
         """What was played in B episodes: states with leaves [B, T, ...], actions [B, T, A], played [B, T] bool."""
         ...
 
+    def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
+        """What the labels would be had the board been turned.
+
+        Args:
+            goal: [..., J], of `Labels.goal`.
+            cell_to: [..., cells] int32, where each cell has gone (`omg.envs.grid.symmetry`).
+        """
+        ...
+
 
 class GoalInference:
     """Beliefs about goals, within episodes and from one to the next."""
 
     own_goal_dim = 0
     model_sizes: ModelSizes | None = None
+    turns = True
 
     def __init__(self, game: GridGame, settings: InferenceSettings) -> None:
         self.game, self.settings = game, settings
@@ -192,10 +204,10 @@ class GoalInference:
         return GoalJudge(self.game, self.goals, minds, per_seat=per_seat)
 
     def expect(
-        self, others: CoPlayerNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
+        self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
     ) -> Array:
         """See `Inference.expect`: sum_g b(g) pi(a | s, g)."""
-        chances = legal_softmax(goal_logits(others, *seen, self.goals.codes(state)), legal[:, :, None])
+        chances = legal_softmax(others.for_goals(*seen, self.goals.codes(state)), legal[:, :, None])
         belief = record["belief"].reshape(*legal.shape[:2], self.goals.count)
         return jnp.sum(chances * belief[..., None], axis=2)
 
@@ -204,6 +216,14 @@ class GoalInference:
         seen: Hindsight = hindsight(self.goals, states, actions, played)
         return Labels(seen.code, seen.known, seen.outcome)
 
+    def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
+        """See `Inference.turned`."""
+        if goal is None or not self.goals.codes_are_cells:
+            return goal
+        cells = cell_to.shape[-1]
+        moved = jnp.take_along_axis(cell_to, jnp.clip(goal, 0, cells - 1), axis=-1)
+        return jnp.where((goal >= 0) & (goal < cells), moved, goal)
+
 
 class ActionInference:
     """Nothing is inferred: what a co-player will do depends on the position alone."""
@@ -211,6 +231,7 @@ class ActionInference:
     goal_dim = 0
     own_goal_dim = 0
     model_sizes: ModelSizes | None = None
+    turns = True
 
     def __init__(self, game: GridGame, settings: InferenceSettings) -> None:
         self.game, self.settings = game, settings
@@ -238,16 +259,21 @@ class ActionInference:
         return GoalJudge(self.game, None, minds, per_seat=per_seat)
 
     def expect(
-        self, others: CoPlayerNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
+        self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
     ) -> Array:
         """See `Inference.expect`."""
         del state, record
-        return legal_softmax(co_player_logits(others, *seen, None), legal)
+        return legal_softmax(others(*seen), legal)
 
     def labels(self, states: Any, actions: Array, played: Array) -> Labels:
         """See `Inference.labels`: every step tells something."""
         del states
         return Labels(None, jnp.broadcast_to(played[..., None], actions.shape), None)
+
+    def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
+        """See `Inference.turned`: nothing to turn."""
+        del cell_to
+        return goal
 
 
 def where_game(condition: Array, new: Array, old: Array) -> Array:

@@ -20,15 +20,12 @@ from omg.envs.grid import GridGame
 from omg.envs.grid.view import one_hot
 from omg.modules.opponent_models import ModelSizes, SubgoalModel
 from omg.modules.planning import (
-    CoPlayerNetwork,
+    CoPlayersNetwork,
     PlanningSizes,
     PolicyValueNetwork,
-    co_player_logits,
     each,
-    goal_logits,
     on_cpu,
     redrawn,
-    stacked,
 )
 from omg.planning.goals import GoalSet
 from omg.planning.search import own_order
@@ -41,8 +38,8 @@ class Minds(eqx.Module):
     """The networks of one focal player, or of m of them with a leading axis m on every leaf."""
 
     own: PolicyValueNetwork
-    others: CoPlayerNetwork
-    """Leaves [J, ...], or [m, J, ...]: one network for each co-player, in the order of their seats."""
+    others: CoPlayersNetwork
+    """What the co-players will do, in the order of their seats."""
     subgoals: SubgoalModel | None = None
     """Infers what the co-players are heading for, without its prior; None for players that infer no subgoals."""
 
@@ -67,7 +64,7 @@ def new_minds(
     """
     own_key, others_key = jax.random.split(key)
     own = PolicyValueNetwork(replace(sizes, goal_dim=own_goal_dim), key=own_key)
-    others = stacked(lambda each: CoPlayerNetwork(sizes, key=each), others_key, players - 1)
+    others = CoPlayersNetwork(sizes, players - 1, key=others_key)
     if subgoals is None:
         return Minds(own, others)
     model_key = jax.random.fold_in(key, 2)
@@ -135,8 +132,8 @@ class GoalJudge:
         rows = given[1].shape[1]
         size = rows if self.parts == 1 else max(-(-rows // self.parts), SMALLEST_PART)
 
-        def answer(networks: CoPlayerNetwork, given: Any, wanted: Array, known: Array) -> Array:
-            return where_wanted(partial(self._act, networks), given, wanted, known, size)
+        def answer(network: CoPlayersNetwork, given: Any, wanted: Array, known: Array) -> Array:
+            return where_wanted(partial(self._act, network), given, wanted, known, size)
 
         said: Array = each(answer, self.minds.others, *given)
         return said.reshape(known.shape)
@@ -146,12 +143,12 @@ class GoalJudge:
         sets = len(jax.tree.leaves(self.minds)[0])
         return jax.tree.map(lambda leaf: leaf.reshape(sets, -1, *leaf.shape[1:]), tree)
 
-    def _act(self, networks: CoPlayerNetwork, given: Any) -> Array:
+    def _act(self, network: CoPlayersNetwork, given: Any) -> Array:
         """What the co-players of some trees do, [b, J] int8."""
         keys, state, seat, legal, memory = given
         maps, time = seen_by(self.env, state, seat)
         goal = None if self.goals is None else memory.astype(jnp.int32)
-        return draw_actions(keys, co_player_logits(networks, maps, time, goal), legal).astype(jnp.int8)
+        return draw_actions(keys, network(maps, time, goal), legal).astype(jnp.int8)
 
 
 def where_wanted(answer: Callable[[Any], Array], given: Any, wanted: Array, known: Array, size: int) -> Array:
@@ -218,12 +215,12 @@ def goal_likelihoods(
     """
     legal = env.legal(state)
 
-    def of_seat(others: CoPlayerNetwork, seat: Array) -> Array:
+    def of_seat(others: CoPlayersNetwork, seat: Array) -> Array:
         order = own_order(seat, legal.shape[1])[:, 1:]
         allowed = jnp.take_along_axis(legal, order[..., None], axis=1)
         did = jnp.take_along_axis(actions, order, axis=1).astype(jnp.int32)
         maps, time = seen_by(env, state, seat)
-        chances = legal_softmax(goal_logits(others, maps, time, codes), allowed[:, :, None])
+        chances = legal_softmax(others.for_goals(maps, time, codes), allowed[:, :, None])
         chance = jnp.take_along_axis(chances, jnp.maximum(did, 0)[:, :, None, None], axis=-1)[..., 0]
         free = (did >= 0) & (jnp.sum(allowed, axis=-1) > 1)
         return jnp.where(free[..., None], chance, 1.0)

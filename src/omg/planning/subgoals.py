@@ -25,7 +25,7 @@ from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
 from omg.modules.opponent_models import ModelInputs
 from omg.modules.opponent_models.subgoal import EMBEDDING, SubgoalMemory
-from omg.modules.planning import CoPlayerNetwork, co_player_logits, each
+from omg.modules.planning import CoPlayersNetwork, each
 from omg.planning.inference import ActionInference, InferenceSettings, Inferred, Moment, where_game
 from omg.planning.minds import GoalJudge, Minds, draw_actions, seen_by, view_of
 
@@ -96,15 +96,18 @@ class SubgoalJudge(GoalJudge):
             goal = mean + jnp.exp(0.5 * record["infer_log_var"]) * noise
         return Trace(memory, goal, trace.seed), record
 
-    def _act(self, networks: CoPlayerNetwork, given: Any) -> Array:
+    def _act(self, network: CoPlayersNetwork, given: Any) -> Array:
         keys, state, seat, legal, memory = given
         maps, time = seen_by(self.env, state, seat)
         goal = memory.goal.reshape(*legal.shape[:2], -1)
-        return draw_actions(keys, co_player_logits(networks, maps, time, goal), legal).astype(jnp.int8)
+        return draw_actions(keys, network(maps, time, goal), legal).astype(jnp.int8)
 
 
 class SubgoalFollowing(ActionInference):
     """Inferred subgoals (`Inference`); every step of an episode is learned from, and there is no prior of outcomes."""
+
+    turns = False
+    """What would have been inferred from a turned history is another inference."""
 
     def __init__(self, game: GridGame, settings: InferenceSettings) -> None:
         super().__init__(game, settings)
@@ -153,10 +156,10 @@ class SubgoalFollowing(ActionInference):
         return SubgoalJudge(self.game, self.settings, minds, per_seat=per_seat)
 
     def expect(
-        self, others: CoPlayerNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
+        self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
     ) -> Array:
         """See `Inference.expect`: pi(a | s, g) for the mean of the inferred subgoals."""
         del state
         goal = record["infer_mu"].reshape(*legal.shape[:2], -1)
         goal = jnp.zeros_like(goal) if self.settings.features == "zero" else goal
-        return legal_softmax(co_player_logits(others, *seen, goal), legal)
+        return legal_softmax(others(*seen, goal), legal)

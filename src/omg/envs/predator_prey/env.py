@@ -61,9 +61,10 @@ class PredatorPrey:
     velocities of the prey (other than itself); zeros fill up a prey's, which is shorter. The state has position and
     velocity of all players in seat order, then the positions of the obstacles.
 
-    Games always last `episode_limit` steps, and are over then (`end_at_limit`): the field has no walls, and a player who
-    reckons with what would follow learns to be far away, where nobody has ever been. Metrics: `touches` is the number of pairs of predator and prey that
-    touched, summed over the steps; `predator_return` is what a predator has got so far.
+    Games always last `episode_limit` steps, and are over then (`end_at_limit`): the field has no walls, and a player
+    who reckons with what would follow learns to be far away, where nobody has ever been. Metrics: `touches` is the
+    number of pairs of predator and prey that touched, summed over the steps; `predator_return` is what a predator has
+    got so far.
     """
 
     def __init__(self, args: PredatorPreyArgs) -> None:

@@ -3,8 +3,8 @@
 Everything that depends on the map is computed once per position (`weigh_maps`). A goal only adds its own row of the
 wide layer, so that all goals of a co-player cost hardly more than one.
 
-Several networks of one kind are stored as one module whose leaves have a leading axis (`stacked`), and `each` runs
-them: together on a GPU, one after the other in one loop on a CPU, so that a program is compiled for one network however
+The networks of several players are stored as one module whose leaves have a leading axis, and `each` runs them:
+together on a GPU, one after the other in one loop on a CPU, so that a program is compiled for one network however
 many there are. On two CPU cores four networks on 192 maps of 6x6 each took 22 ms so, 24 ms spelled out one by one (with
 three times the compilation), 44 ms as one grouped convolution and 65 ms as one batched product of unfolded maps.
 """
@@ -133,38 +133,67 @@ class MapTrunk(eqx.Module):
         return x.reshape(*lead, x.shape[-1])
 
 
-class CoPlayerNetwork(eqx.Module):
-    """pi(a | s, t, g): what one co-player will do if g is what it wants."""
+class CoPlayersNetwork(eqx.Module):
+    """pi_j(a | s, t, g): what each of J co-players will do if g is what it wants.
+
+    All look at the map through one body, once for all of them and all goals; each has its own rows for goals and its
+    own last layer.
+    """
 
     trunk: MapTrunk
     goal: Array
-    """[goal_dim, hidden], the rows of the wide layer that a goal adds."""
-    head: Dense
-    """[hidden, U]."""
+    """[J, goal_dim, hidden], the rows of the wide layer that a goal adds."""
+    weight: Array
+    """[J, hidden, U], of the last layers."""
+    bias: Array
+    """[J, U]."""
 
-    def __init__(self, sizes: PlanningSizes, *, key: Array):
+    def __init__(self, sizes: PlanningSizes, others: int, *, key: Array):
         trunk_key, rest_key = jax.random.split(key)
         self.trunk = MapTrunk(sizes, key=trunk_key)
         hidden, actions = sizes.hidden, sizes.n_actions
-        goal = ((sizes.goal_dim, hidden), len(self.trunk.dense.weight))
-        self.goal, weight, bias = draw_parameters(rest_key, goal, ((hidden, actions), hidden), ((actions,), hidden))
-        self.head = Dense(weight, bias)
-
-    def weigh_maps(self, maps: Array, time: Array) -> Array:
-        """[..., C, H, W], [...] -> [..., hidden], before goal and activation."""
-        return self.trunk(maps, time)
-
-    def weigh_goal(self, goal: Array | None) -> Array | float:
-        """What a goal adds: integers [...] (rows) or vectors [..., goal_dim] -> [..., hidden]; None adds nothing."""
-        return weigh_goal(self.goal, goal)
-
-    def logits(self, weighed: Array) -> Array:
-        """[..., hidden] -> [..., U], before the mask."""
-        return self.head(jax.nn.relu(weighed))
+        goal = ((others, sizes.goal_dim, hidden), len(self.trunk.dense.weight))
+        self.goal, self.weight, self.bias = draw_parameters(
+            rest_key, goal, ((others, hidden, actions), hidden), ((others, actions), hidden)
+        )
 
     def __call__(self, maps: Array, time: Array, goal: Array | None = None) -> Array:
-        """[..., C, H, W], [...], goal [...] integers or [..., goal_dim] -> logits [..., U], before the mask."""
-        return self.logits(self.weigh_maps(maps, time) + self.weigh_goal(goal))
+        """What every co-player will do, for one goal each.
+
+        Args:
+            maps: [M, C, H, W], seen by the focal player.
+            time: [M].
+            goal: [M, J] integers or [M, J, goal_dim]; None without goals.
+
+        Returns:
+            [M, J, U], before the mask.
+        """
+        weighed = self.trunk(maps, time)[None]
+        if goal is None:
+            weighed = jnp.broadcast_to(weighed + weigh_goal(self.goal[0], None), (len(self.bias), *weighed.shape[1:]))
+        else:
+            weighed = weighed + jax.vmap(weigh_goal)(jnp.asarray(self.goal), jnp.moveaxis(goal, 1, 0))
+        return jnp.moveaxis(self._say(weighed), 0, 1)
+
+    def for_goals(self, maps: Array, time: Array, codes: Array) -> Array:
+        """What every co-player would do for each of G goals.
+
+        Args:
+            maps: [M, C, H, W].
+            time: [M].
+            codes: [M, G] integers or [M, G, goal_dim], the same for all co-players.
+
+        Returns:
+            [M, J, G, U], before the mask.
+        """
+        added = jnp.asarray(jax.vmap(weigh_goal, in_axes=(0, None))(jnp.asarray(self.goal), codes))
+        weighed = self.trunk(maps, time)[None, :, None] + added
+        said = self._say(weighed.reshape(len(added), -1, added.shape[-1]))
+        return jnp.moveaxis(said.reshape(*added.shape[:-1], -1), 0, 1)
+
+    def _say(self, weighed: Array) -> Array:
+        """[J, rows, hidden] -> [J, rows, U]."""
+        return jnp.matmul(jax.nn.relu(weighed), self.weight) + self.bias[:, None]
 
 
 class PolicyValueNetwork(eqx.Module):
@@ -222,12 +251,6 @@ def weigh_goal(rows: Array, goal: Array | None) -> Array | float:
 # ------------------------------------------------------------------------------------------------ several networks
 
 
-def stacked(build: Callable[[Array], Module], key: Array, count: int) -> Module:
-    """`count` networks as one module whose leaves have a leading axis; `build` takes a key."""
-    made: Module = jax.vmap(build)(jax.random.split(key, count))
-    return made
-
-
 def each(function: Callable[..., Any], networks: Any, *arguments: Any) -> Any:
     """`function(network, arguments of that network)` for all networks of a stack.
 
@@ -245,41 +268,3 @@ def each(function: Callable[..., Any], networks: Any, *arguments: Any) -> Any:
         return jax.lax.map(lambda own: function(*own), (networks, *arguments))
     only = jax.tree.map(lambda leaf: leaf[0], (networks, *arguments))
     return jax.tree.map(lambda leaf: leaf[None], function(*only))
-
-
-def co_player_logits(networks: CoPlayerNetwork, maps: Array, time: Array, goal: Array | None) -> Array:
-    """What every co-player will do, each by its own network and for one goal each.
-
-    Args:
-        networks: leaves [J, ...].
-        maps: [..., C, H, W], seen by the focal player.
-        time: [...].
-        goal: [..., J] integers or [..., J, goal_dim]; None without goals.
-
-    Returns:
-        [..., J, U], before the mask.
-    """
-    axis = maps.ndim - 3
-    if goal is None:
-        return jnp.moveaxis(each(lambda net: net(maps, time), networks), 0, axis)
-    said = each(lambda net, own: net(maps, time, own), networks, jnp.moveaxis(goal, axis, 0))
-    return jnp.moveaxis(said, 0, axis)
-
-
-def goal_logits(networks: CoPlayerNetwork, maps: Array, time: Array, codes: Array) -> Array:
-    """What every co-player would do for each of G goals; the map is looked at once.
-
-    Args:
-        networks: leaves [J, ...].
-        maps: [..., C, H, W].
-        time: [...].
-        codes: [..., G] integers or [..., G, goal_dim], broadcast over co-players.
-
-    Returns:
-        [..., J, G, U], before the mask.
-    """
-
-    def one(net: CoPlayerNetwork) -> Array:
-        return net.logits(net.weigh_maps(maps, time)[..., None, :] + net.weigh_goal(codes))
-
-    return jnp.moveaxis(each(one, networks), 0, maps.ndim - 3)

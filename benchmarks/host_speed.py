@@ -1,9 +1,10 @@
 """Training on games that are not JAX's, in worker processes: `lbforaging` 8x8, two players, three foods.
 
-One update of 32 episodes for every 8 episodes played, 8 games side by side. EPyMARL trains this with 8 processes at
-1,800 (IQL) and 2,500 (QMIX) env steps/s on two cores; the last column is relative to that.
+One update of 32 episodes for every 8 episodes played. EPyMARL plays 8 games in 8 processes and so trains at 1,800 (IQL)
+and 2,500 (QMIX) env steps/s on two cores; the last column is relative to that. 32 games a round are this project's
+default. A rate is all steps over all seconds, after the first tenth of the run: acting, games, learning, logging.
 
-    python benchmarks/host_speed.py --steps 60000 --output benchmarks/results/host_speed_cpu.md
+    python benchmarks/host_speed.py
 """
 
 from __future__ import annotations
@@ -11,63 +12,116 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
+import resource
+import sys
 import tempfile
+import time
+from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 
-from omg import api
+from omg.components.files import write_text
+from omg.config import Config, adjust, resolve
+from omg.tracking import RunFolder, RunReporter
+from omg.training.device import prepare
+from omg.training.hosted import build_program
+from omg.training.loop import Speed, Trainer
 
 ELSEWHERE = {"iql": 1800.0, "qmix": 2500.0}
-SETTINGS = {
-    "runner": "parallel",
-    "batch_size_run": 8,
-    "updates_per_episode": 0.125,
-    "save_buffer": False,
-    "use_tensorboard": False,
-    "test_nepisode": 8,
-    "env_args": {"key": "lbforaging:Foraging-8x8-2p-3f-v3", "time_limit": 50},
-}
+CASES = ((8, 8), (8, 32), (2, 8), (2, 32))
+"""Workers and games a round."""
+OUTPUT = Path(__file__).parent / "results" / "host_speed_cpu.md"
 
 
-def speed(algorithm: str, workers: int, steps: int) -> float:
-    """Env steps per second of a run, median over its log entries but the first, whose time compiles."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = api.train(
-            algorithm,
-            "gymma",
-            workers=workers,
-            t_max=steps,
-            test_interval=10 * steps,
-            log_interval=max(steps // 12, 1),
-            local_results_path=folder,
-            **SETTINGS,
-        )
-        rows = (run.folder / "speed.csv").read_text().splitlines()[2:]
-        return statistics.median(float(row.split(",")[1]) for row in rows)
+class Measured(NamedTuple):
+    """One run."""
+
+    steps_per_second: float
+    core_seconds: float
+    """Of all processes, for 1,000 steps."""
+    load: float
+    """Load average over a minute, at the end."""
+
+
+class _Clock(RunReporter):
+    """Notes when each round was over."""
+
+    def __init__(self, folder: RunFolder, config: Config) -> None:
+        super().__init__(folder, config, quiet=True)
+        self.rounds: list[tuple[int, float]] = []
+
+    def speed(self, speed: Speed, headline: dict[str, float]) -> None:
+        super().speed(speed, headline)
+        self.rounds.append((speed.t_env, time.perf_counter()))
+
+
+def measure(algorithm: str, workers: int, games: int, steps: int) -> Measured:
+    """Trains for `steps` env steps."""
+    with tempfile.TemporaryDirectory() as results:
+        settings = {
+            "runner": "parallel",
+            "workers": workers,
+            "batch_size_run": games,
+            "test_nepisode": games,
+            "updates_per_episode": 0.125,
+            "t_max": steps,
+            "test_interval": 10 * steps,
+            "save_model": False,
+            "use_tensorboard": False,
+            "local_results_path": results,
+            "env_args": {"key": "lbforaging:Foraging-8x8-2p-3f-v3", "time_limit": 50},
+        }
+        config, _ = adjust(resolve(algorithm, "gymma", settings).config, has_gpu=False)
+        program = build_program(config)
+        folder = RunFolder.create(config, program.spec.scenario)
+        clock = _Clock(folder, config)
+        with clock:
+            before = _core_seconds()
+            Trainer(program, folder.checkpoints, clock, lambda *_: None).run()
+            used = _core_seconds() - before
+        (first, began), (last, ended) = clock.rounds[len(clock.rounds) // 10], clock.rounds[-1]
+        return Measured((last - first) / (ended - began), used / last * 1000, os.getloadavg()[0])
+
+
+def _core_seconds() -> float:
+    """Of this process and of those that have ended; compiling included."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60_000, help="of each run")
-    parser.add_argument("--workers", type=int, nargs="+", default=[8, 2])
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args()
+    prepare(use_cuda=False)
+    started = time.perf_counter()
     lines = [
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start; Python {platform.python_version()}, "
-        f"JAX {jax.__version__}; {args.steps:,} steps of each run.",
+        "Training on `lbforaging` 8x8-2p-3f in worker processes, one update of 32 episodes for every 8 episodes: "
+        f"`{' '.join(['python benchmarks/host_speed.py', *sys.argv[1:]])}`.",
         "",
-        "| algorithm | workers | env steps/s | relative to EPyMARL |",
-        "|---|---|---|---|",
+        f"{os.cpu_count()} CPU cores, load {os.getloadavg()[0]:.1f} at the start; Python {platform.python_version()}, "
+        f"JAX {jax.__version__}, lbforaging {version('lbforaging')}; {args.steps:,} steps of each run.",
+        "Core seconds are those of all processes, starting and compiling included. EPyMARL: "
+        + ", ".join(f"{name} {rate:,.0f} env steps/s" for name, rate in ELSEWHERE.items())
+        + " with 8 processes and 8 games.",
+        "",
+        "| algorithm | workers | games a round | env steps/s | core seconds per 1,000 steps | load | over EPyMARL |",
+        "|---|---|---|---|---|---|---|",
     ]
+    print(*lines, sep="\n", flush=True)
     for algorithm, other in ELSEWHERE.items():
-        for workers in args.workers:
-            rate = speed(algorithm, workers, args.steps)
-            lines.append(f"| {algorithm} | {workers} | {rate:,.0f} | {rate / other:.1f} |")
+        for workers, games in CASES:
+            found = measure(algorithm, workers, games, args.steps)
+            lines.append(
+                f"| {algorithm} | {workers} | {games} | {found.steps_per_second:,.0f} | {found.core_seconds:.2f} "
+                f"| {found.load:.1f} | {found.steps_per_second / other:.1f} |"
+            )
             print(lines[-1], flush=True)
-    if args.output:
-        args.output.write_text("\n".join(lines) + "\n")
+    write_text(args.output, "\n".join(lines) + "\n")
+    print(f"{args.output} written after {time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

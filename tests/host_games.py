@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,16 +87,46 @@ FAULTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+class Threaded(Walk):
+    """A walk that keeps a thread, so that its process cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        threading.Thread(target=self.over.wait, daemon=True).start()
+
+
+class Crashing(Walk):
+    """A walk that ends its process when it is opened for the second time, which the file `marker` tells."""
+
+    def __init__(self, marker: str) -> None:
+        super().__init__()
+        if not _first(Path(marker)):
+            print("no display", file=sys.stderr, flush=True)
+            os._exit(3)
+
+
+class Unseeded(Walk):
+    """A walk whose start depends on NumPy's own generator, not on its seed."""
+
+    def reset(self, *, seed: int) -> tuple[list[np.ndarray], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = float(np.random.random())  # noqa: NPY002
+        return self._seen(), {}
+
+
 def worker_processes(parent: int | None = None) -> list[int]:
-    """Process ids of living workers, of this process unless told otherwise; zombies count."""
+    """Process ids of workers and of what they are copies of; of this process unless told otherwise. Zombies count."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    parents = {parent or os.getpid()}
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda folder: int(folder.name)):
         try:
             status, line = (folder / "status").read_text(), (folder / "cmdline").read_bytes()
         except OSError:
             continue
         fields = dict(row.split(":\t", 1) for row in status.splitlines() if ":\t" in row)
         zombie = fields["State"].startswith("Z")
-        if int(fields["PPid"]) == (parent or os.getpid()) and (zombie or b"omg.runners.worker" in line):
+        if int(fields["PPid"]) in parents and (zombie or b"omg.runners" in line):
             found.append(int(folder.name))
+            parents.add(int(folder.name))
     return found

@@ -60,7 +60,12 @@ def runner(
 
 
 def process_ids(made: HostRunner) -> set[int]:
-    return {worker.process.pid for worker in made.table.workers}  # type: ignore[attr-defined]
+    """Of all workers, once they have started."""
+    found = set()
+    for worker in made.table.workers:  # type: ignore[attr-defined]
+        assert worker.ready or worker.await_start(time.monotonic() + 20) is None
+        found.add(worker.pid)
+    return found
 
 
 def seed(game: int, attempt: int) -> int:
@@ -122,7 +127,7 @@ def test_returns_and_own_returns(undisturbed: dict[str, Any]) -> None:
 def test_any_number_of_workers_plays_the_same_episodes(workers: int, undisturbed: dict[str, Any]) -> None:
     with runner(workers) as (made, said):
         other = copied(made.play(Alternating(), lambda game, attempt: seed(game + 100, attempt)))
-        assert len(worker_processes()) == workers
+        assert len(worker_processes()) == workers + 1, "one more, which they are copies of"
         assert (other["obs"] != undisturbed["obs"]).any()
         again = copied(made.play(Alternating(), seed))
         for name, expected in undisturbed.items():
@@ -208,7 +213,8 @@ def test_in_one_process_failures_are_endured_too(fault: str, undisturbed: dict[s
 
 def test_a_worker_killed_from_outside_is_replaced(undisturbed: dict[str, Any]) -> None:
     with runner(2) as (made, said):
-        victim = made.table.workers[1].process.pid  # type: ignore[attr-defined]
+        process_ids(made)
+        victim = made.table.workers[1].pid  # type: ignore[attr-defined]
 
         def kill(t: int) -> None:
             if t == 1 and not said:
@@ -218,6 +224,54 @@ def test_a_worker_killed_from_outside_is_replaced(undisturbed: dict[str, Any]) -
         assert played.dropped.tolist() == [0, 0, 1, 1, 1]
         np.testing.assert_array_equal(played.obs[:, :2], undisturbed["obs"][:, :2])
         assert "worker 1: was killed by SIGKILL" in said[0]
+
+
+def test_workers_whose_origin_is_killed_are_replaced_with_it(undisturbed: dict[str, Any]) -> None:
+    with runner(2) as (made, said):
+        before = process_ids(made)
+        origin = min(worker_processes())
+        assert origin not in before
+
+        def kill(t: int) -> None:
+            if t == 1 and not said:
+                os.kill(origin, signal.SIGKILL)
+                os.kill(made.table.workers[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+
+        made.play(Alternating(kill), seed)
+        assert said[0] == (
+            "worker 0: ended with the process it was copied from; 2 unfinished episode(s) dropped, starting it anew"
+        )
+        again = copied(made.play(Alternating(), seed))
+        np.testing.assert_array_equal(again["obs"], undisturbed["obs"])
+        assert not before & process_ids(made)
+        assert len(worker_processes()) == 3
+
+
+def test_a_game_with_threads_is_played_by_programs_of_their_own(undisturbed: dict[str, Any]) -> None:
+    env_args = {"key": "host_games:Threaded", "time_limit": LIMIT, "metrics": ["place"]}
+    env: Any = make_env("gymma", **env_args)
+    said: list[str] = []
+    made = HostRunner(env, "gymma", env_args, GAMES, workers=2, patience=Patience(20.0, 1), say=said.append)
+    played = copied(made.play(Alternating(), seed))
+    for name, expected in undisturbed.items():
+        np.testing.assert_array_equal(played[name], expected, err_msg=name)
+    lines = [Path(f"/proc/{number}/cmdline").read_bytes() for number in sorted(process_ids(made))]
+    assert all(b"omg.runners.worker" in line for line in lines)
+    victim = made.table.workers[1].pid  # type: ignore[attr-defined]
+    os.kill(victim, signal.SIGKILL)
+    made.play(Alternating(), seed)
+    assert said == ["worker 1: was killed by SIGKILL; 3 unfinished episode(s) dropped, starting it anew"]
+    made.close()
+    assert worker_processes() == []
+
+
+def test_copies_draw_different_numbers_where_a_game_ignores_its_seed() -> None:
+    env_args = {"key": "host_games:Unseeded", "time_limit": LIMIT}
+    env: Any = make_env("gymma", **env_args)
+    made = HostRunner(env, "gymma", env_args, 4, workers=4, patience=Patience(20.0, 0), say=print)
+    played = made.play(Alternating(), seed)
+    assert len(set(played.obs[0, :, 0, 0].tolist())) == 4
+    made.close()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -236,6 +290,16 @@ def test_a_game_that_cannot_be_built_is_a_failure_with_a_reason() -> None:
     env_args = {"key": "host_games:Walk", "time_limit": LIMIT - 1}
     made = HostRunner(env, "gymma", env_args, 2, workers=1, patience=Patience(5.0, 0), say=print)
     with pytest.raises(GamesFailedError, match=r"worker 0: did not start: .*'episode_limit': \(7, 8\)"):
+        made.play(Alternating(), seed)
+    made.close()
+    assert worker_processes() == []
+
+
+def test_a_game_that_ends_its_process_while_it_is_built_is_a_failure_with_a_reason(tmp_path: Path) -> None:
+    env_args = {"key": "host_games:Crashing", "time_limit": LIMIT, "kwargs": {"marker": str(tmp_path / "once")}}
+    env: Any = make_env("gymma", **env_args)
+    made = HostRunner(env, "gymma", env_args, 4, workers=2, patience=Patience(5.0, 2), say=print)
+    with pytest.raises(GamesFailedError, match=r"did not start: ended with code 3 \(no display\)"):
         made.play(Alternating(), seed)
     made.close()
     assert worker_processes() == []
@@ -263,7 +327,7 @@ def test_workers_end_with_the_process_that_started_them() -> None:
     parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     workers = [int(word) for word in parent.stdout.readline().split()]
-    assert len(workers) == 2
+    assert len(workers) == 3
     assert all(Path(f"/proc/{number}").exists() for number in workers)
     parent.kill()
     parent.wait()

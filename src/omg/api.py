@@ -12,7 +12,7 @@ from rich.console import Console
 
 from omg.config import Config, adjust, resolve
 from omg.config.schema import unknown_key
-from omg.envs import ENVS, make_env
+from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import adapt
 from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
@@ -83,7 +83,7 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
 def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
     """Trains a resolved configuration."""
     check_trackers(config)
-    has_gpu = prepare(config.use_cuda)
+    has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
     config, notes = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
     folder = RunFolder.create(config, program.spec.scenario)
@@ -97,7 +97,7 @@ def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = 
     if opened.status() in ("finished", "stopped"):
         raise UserError(f"{folder}: this run is already {opened.status()}.")
     check_trackers(config)
-    prepare(config.use_cuda)
+    prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
     return _run(opened, build_program(config), [], console, quiet)
 
 

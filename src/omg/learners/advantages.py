@@ -104,8 +104,8 @@ class ValueScale(NamedTuple):
     def read(self, values: Array, mask: Array) -> ValueScale:
         """With another batch of returns [B, T, m] and mask [B, T] taken in; older ones fade."""
         news = (masked_mean(values, mask), masked_mean(values**2, mask), jnp.float32(1.0))
-        faded = (_FADE * old + (1.0 - _FADE) * new for old, new in zip(self[:3], news, strict=True))
-        return ValueScale(*faded, *self[3:])
+        mean, square, weight = (_FADE * old + (1.0 - _FADE) * new for old, new in zip(self[:3], news, strict=True))
+        return self._replace(mean=mean, square=square, weight=weight)
 
     def witness(self, reward: Array, mask: Array) -> ValueScale:
         """With the rewards [B, T, m or 1] of a batch taken in."""

@@ -1,8 +1,8 @@
 """The board: the episodes of one round as arrays that a run and its worker processes share.
 
-Workers write what their games show into the next time slot, the run writes the actions; nothing is sent but "go" and
-"done". The time axis leads, so that all games' views of one slot lie together and are handed to the compiled program
-as they are.
+Workers write what their games show into the next time slot, the run writes the actions; nothing is sent but "go", and
+one "done" for all of them. The time axis leads, so that all games' views of one slot lie together and are handed to the
+compiled program as they are.
 
 Letters in shapes: T steps at most, G games, A seats, O observation features, S state features, U actions, M metrics.
 """
@@ -31,6 +31,7 @@ def _layout(spec: EnvSpec, games: int) -> dict[str, tuple[tuple[int, ...], type]
         "metrics": ((games, len(spec.metrics)), np.float32),
         "playing": ((games,), np.bool_),
         "seeds": ((games,), np.int64),
+        "answered": ((games,), np.int64),
     }
 
 
@@ -57,6 +58,8 @@ class Board:
     """[G] bool, games that are going on."""
     seeds: np.ndarray
     """[G] int64, of the episodes that the next reset starts."""
+    answered: np.ndarray
+    """[G] int64, the number of the newest command that was carried out, at the first game of each worker."""
 
     def __init__(self, spec: EnvSpec, games: int, memory: Any = None) -> None:
         """Lays the arrays over `memory`, a buffer of `board_bytes` bytes; without one, over memory of its own."""

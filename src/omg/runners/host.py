@@ -96,6 +96,11 @@ def default_workers(games: int) -> int:
     return max(1, min(cores, games))
 
 
+def _columns(games: np.ndarray) -> np.ndarray | slice:
+    """The index of some games, [G] bool, in an axis of all."""
+    return slice(None) if games.all() else games
+
+
 class HostRunner:
     """Plays rounds of G episodes. Close it when done."""
 
@@ -176,28 +181,31 @@ class HostRunner:
         board, limit = self.table.board, self.spec.episode_limit
         chooser.begin()
         board.playing[:] = taking_part
-        lost = self.table.reset()
+        failed = self.table.reset()
+        lost = np.zeros(self.games, bool) if failed is None else failed
         board.clear(lost)
+        # A mask copies: where all games take part, which is nearly always, plain slices are several times faster.
+        written = _columns(taking_part & ~lost)
         for t in range(limit + 1):
-            playing, taking_part = board.playing.copy(), taking_part & ~lost
-            last = not playing.any()
-            if last and not taking_part.any():
+            last = not board.playing.any()
+            if last and lost.all(where=taking_part):
                 break
             seen = Seen(board.obs[t], board.state[t], board.avail[t])
             actions, extra = chooser.choose(t, seen, last=last)
-            board.actions[t, taking_part] = actions[taking_part]
+            board.actions[t, written] = actions[written]
             for name, values in extra.items():
                 if name not in records:
                     records[name] = np.zeros((limit + 1, *values.shape), values.dtype)
-                records[name][t, taking_part] = values[taking_part]
+                records[name][t, written] = values[written]
             if last:
                 break
-            board.filled[t] |= playing
+            board.filled[t] |= board.playing
             failed = self.table.step(t)
-            if failed.any():
+            if failed is not None:
                 # At once, so that nobody acts on what a broken game has shown last.
                 board.clear(failed)
                 lost |= failed
+                written = _columns(taking_part & ~lost)
         return lost
 
     def save_replays(self) -> None:

@@ -1,14 +1,17 @@
 """The worker process: plays its share of a board's games, one message for a step of all of them.
 
-Started as `python -c "from omg.runners.worker import main; main(...)"`. It has three ways to its run: a socket for
-commands and answers, the board's memory, and its standard input, at whose end (the run is gone, however it ended) it
-kills itself and everything its games have started.
+A copy of the process that `nursery` starts, or a program of its own. It has these ways to its run: a pipe with
+commands, a socket for what went wrong, the board's memory, two pipes by which the last of all workers to be done wakes
+the run (see `Finish`), and its standard input, at whose end (the run is gone, however it ended) it kills itself and
+everything its games have started.
 """
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import math
 import mmap
 import os
 import signal
@@ -17,7 +20,7 @@ import struct
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,11 +28,49 @@ from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
 from omg.runners.board import Board
 
 RESET, STEP, SAVE_REPLAY, CLOSE = range(4)
-COMMAND = struct.Struct("<Bi")
-"""What to do, and the time slot."""
+COMMAND = struct.Struct("<Biq")
+"""What to do, the time slot, and the number of the command."""
 LENGTH = struct.Struct("<I")
+PROCESS = struct.Struct("<i")
+"""The first that is heard of a worker: its process id, or 0 where its game cannot be built."""
 DONE, FAULT = b"\x01", b"\x00"
 _SHOWN = ("an observation", "a state", "a mask")
+
+
+class Finish(NamedTuple):
+    """How N workers tell the run, once, that all of them are done.
+
+    Before it tells them what to do, the run puts N - 1 tokens into a pipe. Every worker that is done takes one; the
+    worker that finds none left is the last, and wakes the run. So the run, which would take a core from the workers,
+    sleeps through the whole step. Waking is all that this does: who is done stands in `Board.answered`.
+    """
+
+    tokens: int
+    """Read end of the pipe of tokens; never waits."""
+    wake: int
+    """Write end of the pipe that wakes the run."""
+
+    def arrive(self) -> None:
+        """Called by each worker when it is done."""
+        try:
+            os.read(self.tokens, 1)
+        except BlockingIOError:
+            os.write(self.wake, DONE)
+
+
+class Ends(NamedTuple):
+    """A worker's ways to its run."""
+
+    connection: socket.socket
+    """On which it says what is wrong."""
+    commands: int
+    """Read end of a pipe."""
+    memory: int
+    """The file that holds the board."""
+    tokens: int
+    """See `Finish`."""
+    wake: int
+    """See `Finish`."""
 
 
 class GameShare:
@@ -42,6 +83,7 @@ class GameShare:
         self.games: dict[int, HostGame] = {}
         self._arrays = (board.obs, board.state, board.avail)
         self._shapes = [array.shape[2:] for array in self._arrays]
+        self._mine = [array[:, self.columns] for array in (*self._arrays, board.reward)]
         self._reward_shape = board.reward.shape[2:]
 
     def reset(self) -> None:
@@ -74,11 +116,12 @@ class GameShare:
             board.metrics[number] = step.metrics
             if step.terminated or step.truncated or t + 1 >= spec.episode_limit:
                 over.append(number)
-        if not _finite(board.reward[t, self.columns]):
+        if not _finite(self._mine[3][t]):
             raise GameFaultError("a reward that is not a number")
         self._check(t + 1)
         # Only now: should a game fail, this step brought nothing to any of them.
-        board.playing[over] = False
+        if over:
+            board.playing[over] = False
 
     def save_replays(self) -> None:
         """Writes replays, where the games have them."""
@@ -103,16 +146,18 @@ class GameShare:
             array[slot, number] = value
 
     def _check(self, slot: int) -> None:
-        board, mine = self.board, self.columns
-        if not (_finite(board.obs[slot, mine]) and _finite(board.state[slot, mine])):
+        obs, state, avail = (array[slot] for array in self._mine[:3])
+        if not (_finite(obs) and _finite(state)):
             raise GameFaultError("an observation or state that is not a number")
-        if not (board.avail[slot, mine].any(axis=-1).all(axis=-1) | ~board.playing[mine]).all():
+        able = np.logical_or.reduce(avail, axis=-1)
+        # Games that are over show nothing, and need not.
+        if not able.all() and not (able.all(axis=-1) | ~self.board.playing[self.columns]).all():
             raise GameFaultError("a seat without a legal action")
 
 
 def _finite(values: np.ndarray) -> bool:
     """Whether all are numbers: their sum tells at once, unless it is itself too large for one."""
-    return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+    return math.isfinite(np.add.reduce(values, axis=None)) or bool(np.isfinite(values).all())
 
 
 def describe(error: BaseException) -> str:
@@ -121,28 +166,55 @@ def describe(error: BaseException) -> str:
     return text if isinstance(error, GameFaultError) else f"{type(error).__name__}: {text}"[:300]
 
 
-def main(command_fd: int, memory_fd: int) -> None:
-    """Serves until told to close, or until the run is gone.
+def main(connection_fd: int, commands: int, memory: int, tokens: int, wake: int, first: int, count: int) -> None:
+    """A worker that is a program of its own: builds the game of the order in `sys.argv`, then `serve`.
 
     Args:
-        command_fd: this side of the socket.
-        memory_fd: file that holds the board.
+        connection_fd: of `Ends.connection`.
+        commands: see `Ends`.
+        memory: see `Ends`.
+        tokens: see `Ends`.
+        wake: see `Ends`.
+        first: its first game.
+        count: number of its games.
     """
-    # Ctrl-C in a terminal reaches all processes; the run decides what it means for its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_the_run, daemon=True).start()
-    connection = socket.socket(fileno=command_fd)
+    ends = Ends(socket.socket(fileno=connection_fd), commands, memory, tokens, wake)
+    live(ends.connection)
+    order: dict[str, Any] = json.loads(sys.argv[1])
     try:
-        share = _begin(json.loads(_receive(connection, LENGTH.unpack(_receive(connection, LENGTH.size))[0])), memory_fd)
-        connection.sendall(DONE)
+        env = build_game(order)
     except Exception as error:
-        _report(connection, error)
+        report(ends.connection, error)
         return
-    while True:
-        what, t = COMMAND.unpack(_receive(connection, COMMAND.size))
+    gc.freeze()
+    serve(env, order["games"], ends, first, count)
+
+
+def live(connection: socket.socket) -> None:
+    """The first thing that a worker does: it says which process it is, and sees to it that it ends with its run."""
+    connection.sendall(PROCESS.pack(os.getpid()))
+    threading.Thread(target=_die_with_the_run, daemon=True).start()
+
+
+def serve(env: HostEnv, games: int, ends: Ends, first: int, count: int) -> None:
+    """Plays until told to close, or until the run is gone.
+
+    Args:
+        env: the game.
+        games: number of games of the whole board.
+        ends: its ways to the run.
+        first: its first game.
+        count: number of its games.
+    """
+    board = Board(env.spec, games, mmap.mmap(ends.memory, 0))
+    share, finish = GameShare(env, board, first, count), Finish(ends.tokens, ends.wake)
+    ends.connection.sendall(DONE)
+    # Commands are so small, and all of one size, that they arrive whole.
+    while message := os.read(ends.commands, COMMAND.size):
+        what, t, number = COMMAND.unpack(message)
         if what == CLOSE:
-            share.close()
-            return
+            break
         try:
             if what == STEP:
                 share.step(t)
@@ -150,13 +222,21 @@ def main(command_fd: int, memory_fd: int) -> None:
                 share.reset()
             else:
                 share.save_replays()
-            connection.sendall(DONE)
         except Exception as error:
             # The run ends this process in answer, so the games need no further care.
-            _report(connection, error)
+            report(ends.connection, error)
+        else:
+            board.answered[first] = number
+            finish.arrive()
+    share.close()
 
 
-def _begin(order: dict[str, Any], memory_fd: int) -> GameShare:
+def build_game(order: dict[str, Any]) -> HostEnv:
+    """The game of an order.
+
+    Raises:
+        GameFaultError: it has other sizes here than in the run; any other error comes from the game itself.
+    """
     sys.path[:] = order["path"]
     from omg.envs import make_env
 
@@ -165,23 +245,13 @@ def _begin(order: dict[str, Any], memory_fd: int) -> GameShare:
     different = {name: (given, sizes[name]) for name, given in _sizes(env.spec).items() if given != sizes[name]}
     if different:
         raise GameFaultError(f"the game has other sizes in the worker than in the run: {different}")
-    board = Board(env.spec, order["games"], mmap.mmap(memory_fd, 0))
-    return GameShare(env, board, order["first"], order["count"])
+    return env
 
 
-def order_for(env: HostEnv, name: str, env_args: dict[str, Any], games: int, first: int, count: int) -> bytes:
-    """The first message to a worker: what to play, and which games of the board."""
-    order = {
-        "path": sys.path,
-        "env": name,
-        "env_args": env_args,
-        "spec": _sizes(env.spec),
-        "games": games,
-        "first": first,
-        "count": count,
-    }
-    text = json.dumps(order).encode()
-    return LENGTH.pack(len(text)) + text
+def order_for(env: HostEnv, name: str, env_args: dict[str, Any], games: int) -> str:
+    """What workers must know to build their games, as JSON."""
+    order = {"path": sys.path, "env": name, "env_args": env_args, "spec": _sizes(env.spec), "games": games}
+    return json.dumps(order)
 
 
 def _sizes(spec: Any) -> dict[str, Any]:
@@ -190,19 +260,8 @@ def _sizes(spec: Any) -> dict[str, Any]:
     return {**{name: getattr(spec, name) for name in names}, "metrics": list(spec.metrics)}
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly `size` bytes; ends the process when the other side is gone."""
-    parts: list[bytes] = []
-    while size:
-        part = connection.recv(size)
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def _report(connection: socket.socket, error: BaseException) -> None:
+def report(connection: socket.socket, error: BaseException) -> None:
+    """Tells the run what is wrong."""
     text = describe(error).encode()
     connection.sendall(FAULT + LENGTH.pack(len(text)) + text)
 

@@ -8,12 +8,19 @@ from pathlib import Path
 import jax
 
 
-def prepare(use_cuda: bool) -> bool:
+def prepare(use_cuda: bool, on_host: bool = False) -> bool:
     """Chooses the device and turns the persistent compilation cache on; returns whether a GPU is present.
+
+    With `on_host` (games that are no JAX programs) a CPU runs compiled programs in the thread that calls them. JAX
+    hands them to another one and wakes the caller at the end; acting is such a call in every step of the games, so
+    short that this takes half as long again as the call itself, and there is nothing to do meanwhile. JAX reads the
+    setting when it first looks for devices.
 
     The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off. It keeps what took half a
     second or longer to compile, unless JAX's own variable says otherwise.
     """
+    if on_host:
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
     jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
     cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))

@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60_000, help="of each run")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args()
-    prepare(use_cuda=False)
+    prepare(use_cuda=False, on_host=True)
     started = time.perf_counter()
     lines = [
         "Training on `lbforaging` 8x8-2p-3f in worker processes, one update of 32 episodes for every 8 episodes: "

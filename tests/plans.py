@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from omg.config import read_yaml
@@ -27,14 +28,15 @@ PLAN: dict[str, Any] = {
 }
 
 
-def changed(*words: str) -> dict[str, Any]:
-    """The small plan with some keys set."""
-    values = json.loads(json.dumps(PLAN))
+def changed(*words: str, plan: Mapping[str, Any] = PLAN) -> dict[str, Any]:
+    """A plan, the small one unless given, with some keys set."""
+    values = json.loads(json.dumps(plan))
     for word in words:
         key, _, text = word.partition("=")
         *path, last = key.split(".")
         node = values
         for part in path:
-            node = node.setdefault(part, {})
+            node[part] = node.get(part) or {}
+            node = node[part]
         node[last] = read_yaml(text)
     return values

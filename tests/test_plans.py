@@ -17,7 +17,8 @@ from refusing import refusal
 
 
 def test_presets_can_be_run_and_have_the_groups_of_their_games(tmp_path: Path) -> None:
-    assert {"2c_vs_64zg", "3s_vs_5z", "8m", "foraging", "predator_prey", "quick"} <= set(preset_names())
+    social = {"snowdrift", "stag_hunt", "stag_hunt_4h2s", "stag_hunt_quick"}
+    assert {"2c_vs_64zg", "3s_vs_5z", "8m", "foraging", "predator_prey", "quick", *social} == set(preset_names())
     for name in preset_names():
         plan = read_plan(name)
         assert plan.name == name

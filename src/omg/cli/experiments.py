@@ -71,6 +71,7 @@ def pipeline(
 
 def print_verdict(result: PipelineResult) -> None:
     """The outcome of a pipeline in one table per group, the answers, and where the report is."""
+    from omg.report.self_play import self_play_table
     from omg.report.verdict import answers
     from omg.report.words import agent_name, group_name, metric_words
 
@@ -93,6 +94,8 @@ def print_verdict(result: PipelineResult) -> None:
                 name = agent_name(row["agent"], names)
                 rows.append((name, mean, words.value(row["worst_team_mean"]), *compared))
             print_table(f"{result.checked.plan.name}: {group_name(group)}", columns, rows)
+        if result.self_play:
+            print_table("Self-play", *self_play_table(result.self_play, names))
         for answer in answers(result.comparison, names):
             console.print(f"{answer.word}: {answer.headline}", markup=False, highlight=False)
         if result.adaptation:

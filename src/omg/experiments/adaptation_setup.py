@@ -11,11 +11,13 @@ import numpy as np
 
 from omg.config import Config, adjust, change_config
 from omg.config.overrides import nested
+from omg.controllers import TeamDraw, TeamPart
 from omg.controllers.scripted import build_scripted
-from omg.envs import Env
+from omg.envs import Env, EnvSpec
 from omg.errors import UserError, unknown_name
 from omg.evaluation import MemberName, group_names, make_groups
 from omg.experiments.evaluation import load_contestants
+from omg.learners import build_learner
 from omg.pools import Agent, Pool, is_pool
 from omg.tracking import RunFolder
 from omg.training.checkpoint import newest_learner
@@ -152,6 +154,16 @@ def adaptation_config(config: Config, n_agents: int, games: int, episodes: int, 
         "prior_path": None,
     }
     return adjust(change_config(config, **{**derived, **nested(settings), **owned}), has_gpu=True)[0]
+
+
+def check_learner(config: Config, spec: EnvSpec) -> None:
+    """Refuses an algorithm that cannot learn in one seat among players who do not.
+
+    Raises:
+        UserError: it needs all seats.
+    """
+    others = TeamPart(spec.n_agents - 1, (0,))
+    build_learner(config, spec, TeamDraw((TeamPart(1, ()), others), rotate=False))
 
 
 def check_seat(env: Env, seat: int | None) -> int:

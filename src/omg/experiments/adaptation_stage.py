@@ -12,7 +12,7 @@ from omg.experiments.adaptation_setup import check_seat, gather_teams, load_entr
 from omg.experiments.plan import AdaptationSection
 from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.results import adaptation_files, finished_run, read_rows, write_rows
-from omg.experiments.stages import Part
+from omg.experiments.stages import Part, with_pool
 from omg.pools import Pool
 
 STAGE = "adapt"
@@ -40,7 +40,8 @@ class AdaptationStage:
         parts = []
         for label, (source, settings, frozen) in self.entrants.items():
             own = {"label": label, "settings": settings, "frozen": frozen, "which": self.section.which}
-            parts.append(self._part(label, {**games, **own}, (trained[source],), self._agent(label)))
+            needs = with_pool(trained[source], pool)
+            parts.append(self._part(label, {**games, **own}, needs, self._agent(label)))
         parts.append(self._part(RANDOM, games, (pool,), lambda: self.meeting.random_rows()))
         if steps := self.section.best_response_steps:
             parts.append(

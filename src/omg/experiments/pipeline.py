@@ -31,6 +31,7 @@ from omg.experiments.results import (
     DIAGNOSTIC_COLUMNS,
     SCORE_COLUMNS,
     adaptation_rows,
+    comparison_rows,
     evaluation_folder,
     finished_run,
     read_rows,
@@ -42,13 +43,16 @@ from omg.experiments.results import (
     write_tables,
 )
 from omg.experiments.runs import finish, finish_all, is_over
-from omg.experiments.stages import STAGES, Ledger, Part
+from omg.experiments.self_play import self_play_part, self_play_table_rows
+from omg.experiments.stages import STAGES, Ledger, Part, with_pool
 from omg.pools import PRIOR_FOLDER, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
 _NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "sacred_observers", "sacred_mongo_url", "sacred_mongo_db")
 """Settings that change nothing in a result."""
+_ELSEWHERE = ("self_play",)
+"""Keys that a part says in another way: what matters is where an agent learns, not where the plan says so."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +70,22 @@ class PipelineResult:
 
     @property
     def summary(self) -> list[dict[str, Any]]:
-        """The verdict's metric for every agent and group of the first set."""
+        """The verdict's metric for every agent and group of the first set; nothing without groups."""
+        if not self.checked.evaluated:
+            return []
         rows = read_rows(evaluation_folder(self.checked) / "summary.csv")
         first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
         return [row for row in rows if row["set"] == first and row["metric"] == metric]
 
     @property
     def comparison(self) -> list[dict[str, Any]]:
-        """The agent in question against every baseline."""
-        return read_rows(evaluation_folder(self.checked) / "comparison.csv")
+        """The agent in question against every baseline; without groups, in self-play and in the first episodes."""
+        return comparison_rows(self.checked)
+
+    @property
+    def self_play(self) -> list[dict[str, Any]]:
+        """How agents that learned in all seats do with themselves; nothing where there are none."""
+        return self_play_table_rows(self.checked)
 
     @property
     def adaptation(self) -> list[dict[str, Any]]:
@@ -181,15 +192,19 @@ class _Pipeline:
         trained = {label: self._train_part(label, pool, priors) for label in self.checked.agents}
         evaluated = self._evaluation_parts(pool, trained)
         tables = Part("evaluate", "tables", self._table_settings(), table_files(self.checked), self._write_tables)
-        tables = _needing(tables, evaluated)
+        tabled = [_needing(tables, evaluated)] if evaluated else []
+        if self.checked.self_play:
+            tabled.append(self_play_part(self.checked, trained))
         report = Part(
             "report", "", self._section("report"), report_files(self.checked), lambda: self._write_report(before)
         )
         adapted: list[Part] = []
         if self.plan.adaptation is not None:
             adapted = AdaptationStage(self.checked, self.plan.adaptation).parts(pool, trained)
-        before = [pool, *priors, *trained.values(), *evaluated, tables, *adapted]
-        return [*before, _needing(report, [tables, *adapted[-1:]])]
+        before = [pool, *priors, *trained.values(), *evaluated, *tabled, *adapted]
+        # The report shows all trainings; with an evaluation its tables depend on them already.
+        curves = [] if self.checked.evaluated else list(trained.values())
+        return [*before, _needing(report, [*curves, *tabled, *adapted[-1:]])]
 
     # ------------------------------------------------------------------------------------------ pool, prior, train
 
@@ -223,8 +238,11 @@ class _Pipeline:
         self._finish(where, lambda: change_config(config, local_results_path=str(where)))
 
     def _train_part(self, label: str, pool: Part, priors: list[Part]) -> Part:
-        settings = {"train": self._section("train"), "agent": self._section("agents", label)}
+        settings: dict[str, Any] = {"train": self._section("train"), "agent": self._section("agents", label)}
         needs = (pool, *(priors if self.checked.uses_prior(label) else ()))
+        if label in self.checked.self_play:
+            settings |= {"game": self._section("game"), "seats": "all"}
+            needs = ()
         where = self.checked.runs(label)
         return Part(
             "train",
@@ -266,7 +284,8 @@ class _Pipeline:
             own = trained.get(label, trained[first] if label == UNTRAINED else pool)
             file = self.tables / f"scores-{label}.csv"
             work = _bind(self._write_scores, label, file)
-            parts.append(Part("evaluate", f"scores {label}", {"label": label, **games}, (file,), work, (own,)))
+            needs = with_pool(own, pool)
+            parts.append(Part("evaluate", f"scores {label}", {"label": label, **games}, (file,), work, needs))
         if section["crossplay_episodes"]:
             settings = {key: section[key] for key in ("sets", "seed", "crossplay_episodes")}
             file = self.tables / "crossplay.csv"
@@ -274,10 +293,11 @@ class _Pipeline:
         settings = {key: section[key] for key in ("sets", "seed", "which", "inference_episodes")}
         settings["metric"] = self.checked.metric
         for label, own in trained.items():
-            if self.checked.agents[label].am_model != "none_am":
+            if label in self.checked.with_models:
                 file = self.tables / f"diagnostics-{label}.csv"
                 work = _bind(self._write_diagnostics, label, file)
-                parts.append(Part("evaluate", f"diagnostics {label}", settings, (file,), work, (own,)))
+                needs = with_pool(own, pool)
+                parts.append(Part("evaluate", f"diagnostics {label}", settings, (file,), work, needs))
         return parts
 
     @property
@@ -290,7 +310,9 @@ class _Pipeline:
     def _contestants(self, label: str) -> Contestants:
         if label == UNTRAINED:
             config = next(iter(self.checked.agents.values()))
-            return untrained(config, self.checked.env, len(Pool.open(self.checked.pool).members("training")))
+            # In all seats there is nobody else to be told apart.
+            partners = 0 if config.team is None else len(Pool.open(self.checked.pool).members("training"))
+            return untrained(config, self.checked.env, partners)
         run = finished_run(self.checked.runs(label)).path
         return load_contestants(label, run, self.plan.evaluation.which)
 
@@ -341,9 +363,8 @@ class _Pipeline:
         played = self.plan.evaluation.crossplay_episodes > 0
         cross_play = read_rows(self.tables / "crossplay.csv") if played else []
         diagnostics = []
-        for label, config in self.checked.agents.items():
-            if config.am_model != "none_am":
-                diagnostics += read_rows(self.tables / f"diagnostics-{label}.csv")
+        for label in self.checked.with_models:
+            diagnostics += read_rows(self.tables / f"diagnostics-{label}.csv")
         write_tables(self.checked, scores, cross_play, diagnostics)
 
     def _write_report(self, before: list[Part]) -> None:
@@ -354,7 +375,7 @@ class _Pipeline:
         """A section of the plan as it goes into fingerprints."""
         values = self.plan.values()[name]
         values = values if label is None else values[label]
-        return {key: value for key, value in values.items() if key not in _NO_MATTER}
+        return {key: value for key, value in values.items() if key not in (*_NO_MATTER, *_ELSEWHERE)}
 
 
 def _needing(part: Part, needs: list[Part]) -> Part:

@@ -88,18 +88,23 @@ class PriorSection(SettingsSection):
 class TrainSection(SettingsSection):
     """Settings of all agents' training."""
 
+    self_play: bool = Field(False, description="Agents learn in all seats instead of one seat beside the pool's")
+
 
 class AgentSection(SettingsSection):
     """One agent."""
 
     config: str | None = Field(None, description="Algorithm or team name; the agent's label unless given")
+    self_play: bool | None = Field(
+        None, description="Whether it learns in all seats; as the section train unless given"
+    )
 
 
 class EvaluationSection(Section):
     """With whom and how long the agents are evaluated."""
 
     sets: list[SetName] = Field(["heldout"], min_length=1, description="Sets of the pool; the report is on the first")
-    groups: list[str] | None = Field(None, description="Groups of teams; None for all")
+    groups: list[str] | None = Field(None, description="Groups of teams; None for all, an empty list for none")
     episodes: int = Field(100, ge=1, description="Episodes per team")
     seed: int = Field(0, ge=0, description="Seed of teams and games")
     which: Literal["last", "best"] = Field("last", description="Which agent of each training seed plays")
@@ -107,6 +112,11 @@ class EvaluationSection(Section):
     scripted: list[str] = Field([], description="Scripted players to evaluate as well")
     crossplay_episodes: int = Field(32, ge=0, description="Cross-play of the first set, episodes per pair; 0: none")
     inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
+
+    @property
+    def plays_groups(self) -> bool:
+        """Whether agents are evaluated with any teams."""
+        return self.groups is None or bool(self.groups)
 
 
 class VariantSection(SettingsSection):
@@ -168,6 +178,11 @@ class Plan(Section):
     evaluation: EvaluationSection = EvaluationSection()
     adaptation: AdaptationSection | None = None
     report: ReportSection = ReportSection()
+
+    def in_self_play(self, label: str) -> bool:
+        """Whether an agent learns in all seats."""
+        own = self.agents[label].self_play
+        return self.train.self_play if own is None else own
 
     def values(self) -> dict[str, Any]:
         """The plan as the mapping that `parse_plan` takes, defaults included."""

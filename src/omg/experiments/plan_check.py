@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.adaptation import BEST_RESPONSE
-from omg.experiments.adaptation_setup import adaptation_config, check_seat, check_settings
+from omg.experiments.adaptation_setup import adaptation_config, check_learner, check_seat, check_settings
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.plan import AgentSection, Plan
 from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
@@ -54,7 +54,18 @@ class CheckedPlan:
     def uses_prior(self, label: str) -> bool:
         """Whether an agent's training depends on the prior of the pool."""
         config = self.agents[label]
-        return self.plan.prior is not None and config.learner in SUBGOAL_LEARNERS and config.prior_path is None
+        seated = not self.plan.in_self_play(label)
+        return self.plan.prior is not None and seated and config.learner in SUBGOAL_LEARNERS and not config.prior_path
+
+    @property
+    def with_models(self) -> tuple[str, ...]:
+        """Labels of the agents with an opponent model, of which diagnostics tell something."""
+        return tuple(label for label, config in self.agents.items() if config.am_model != "none_am")
+
+    @property
+    def self_play(self) -> tuple[str, ...]:
+        """Labels of the agents that learn in all seats."""
+        return tuple(label for label in self.agents if self.plan.in_self_play(label))
 
     @property
     def game_settings(self) -> dict[str, Any]:
@@ -63,9 +74,8 @@ class CheckedPlan:
 
     @property
     def evaluated(self) -> tuple[str, ...]:
-        """Labels of everybody who is evaluated, in the order of the tables."""
-        floor = (UNTRAINED,) if self.plan.evaluation.untrained else ()
-        return (*self.agents, *floor, *self.plan.evaluation.scripted)
+        """Labels of everybody who is evaluated with teams, in the order of the tables."""
+        return _evaluated(self.plan, self.agents)
 
 
 def check_plan(plan: Plan, folder: str | Path) -> CheckedPlan:
@@ -83,6 +93,7 @@ def check_plan(plan: Plan, folder: str | Path) -> CheckedPlan:
     agents = _agents(plan, env, folder)
     views |= {f"agents.{label}": config for label, config in agents.items()}
     _check_views(views)
+    _check_self_play(plan, agents)
     _check_subgoals(plan, agents)
     _check_evaluation(plan, env)
     _check_adaptation(plan, env, agents)
@@ -113,9 +124,16 @@ def _check_pool(plan: Plan, env: Env) -> dict[str, Config]:
             configs["pool"] = _resolved("pool", algorithm, plan, settings)
     for script in plan.pool.scripted:
         _in("pool.scripted", lambda script=script: build_scripted(script, env))  # type: ignore[misc]
-    present = {*plan.pool.counts, *plan.pool.scripted.values()}
-    if "training" not in present:
-        raise UserError("pool.training: missing. Give team-mates to train with, e.g. training: {iql: 4}.")
+    present = _sets(plan)
+    if not present:
+        raise UserError("pool: nobody is in it. Give co-players, e.g. heldout: {iql: 4}.")
+    seated = [label for label in plan.agents if not plan.in_self_play(label)]
+    if "training" not in present and (seated or plan.prior is not None):
+        who = "the prior" if plan.prior is not None else seated[0]
+        raise UserError(
+            f"pool.training: missing. Give team-mates to train {who} with, e.g. training: {{iql: 4}}; only agents with "
+            f"self_play: true need none."
+        )
     for name in plan.evaluation.sets:
         if name not in present:
             raise UserError(f"evaluation.sets: got '{name}', but the pool has nobody in that set.")
@@ -150,8 +168,14 @@ def _agents(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
         if not looks_like_team(config) and config not in algorithm_names():
             hint = "" if agent.config else " (the label, as it has no config)"
             raise unknown_name(f"algorithm (agents.{label}.config){hint}", config, algorithm_names())
-        team = team_name(config, env.spec.n_agents)
-        configs[label] = _resolved(f"agents.{label}", team, plan, settings)
+        if not plan.in_self_play(label):
+            config = team_name(config, env.spec.n_agents)
+        elif looks_like_team(config):
+            raise UserError(
+                f"agents.{label}.config: got the team '{config}', but with self_play one algorithm learns in all "
+                f"seats. Give an algorithm, or self_play: false."
+            )
+        configs[label] = _resolved(f"agents.{label}", config, plan, settings)
     return configs
 
 
@@ -160,10 +184,12 @@ def agent_settings(plan: Plan, label: str, agent: AgentSection, folder: Path) ->
     own = {
         "name": label,
         "env_args": plan.game.env_args,
-        "init_param_path": str(folder / POOL_FOLDER),
         "local_results_path": str(folder / RUNS_FOLDER / label),
     }
-    return {**plan.train.settings, **agent.settings, **own}
+    if plan.in_self_play(label):
+        # The run is called by the agent's label; what is saved must still say which algorithm it is.
+        return {"train_alg": agent.config or label, **plan.train.settings, **agent.settings, **own}
+    return {**plan.train.settings, **agent.settings, **own, "init_param_path": str(folder / POOL_FOLDER)}
 
 
 def _resolved(section: str, config: str, plan: Plan, settings: dict[str, Any]) -> Config:
@@ -183,6 +209,17 @@ def _check_views(configs: dict[str, Config]) -> None:
             raise UserError(
                 f"{name}.obs_is_state: got {config.obs_is_state}, but {first} has {expected.obs_is_state}; all "
                 f"sections need the same."
+            )
+
+
+def _check_self_play(plan: Plan, agents: dict[str, Config]) -> None:
+    for label, config in agents.items():
+        waits = config.learner in SUBGOAL_LEARNERS and config.prior_path is None
+        if plan.in_self_play(label) and plan.prior is not None and waits:
+            raise UserError(
+                f"agents.{label}.self_play: got True, but the section prior is about the pool's players, whom an agent "
+                f"in all seats never meets. Leave the section out (the prior is learned along), give "
+                f"agents.{label}.prior_path, or self_play: false."
             )
 
 
@@ -211,7 +248,7 @@ def _check_adaptation(plan: Plan, env: Env, agents: dict[str, Config]) -> None:
     section = plan.adaptation
     if section is None:
         return
-    if section.set not in {*plan.pool.counts, *plan.pool.scripted.values()}:
+    if section.set not in _sets(plan):
         raise UserError(f"adaptation.set: got '{section.set}', but the pool has nobody in that set.")
     if section.mixtures and env.spec.n_agents < 3:
         raise UserError("adaptation.mixtures: got True, but there is one other seat; nobody can be mixed there.")
@@ -231,7 +268,7 @@ def _check_adaptation(plan: Plan, env: Env, agents: dict[str, Config]) -> None:
         where = f"adaptation.{label}"
         check_settings(where, settings)
         given = (agents[source], env.spec.n_agents, section.games, section.episodes, settings)
-        _in(where, lambda given=given: adaptation_config(*given))  # type: ignore[misc]
+        _in(where, lambda given=given: check_learner(adaptation_config(*given), env.spec))  # type: ignore[misc]
 
 
 def _question(plan: Plan, env: Env, agents: list[str]) -> tuple[str, str, tuple[str, ...]]:
@@ -242,18 +279,49 @@ def _question(plan: Plan, env: Env, agents: list[str]) -> tuple[str, str, tuple[
     metric = report.metric or env.spec.success_metric
     if metric not in metrics:
         raise unknown_name("metric (report.metric)", metric, metrics)
-    floor = [UNTRAINED] if evaluation.untrained else []
-    known = [*agents, *floor, *evaluation.scripted]
+    known = list(_evaluated(plan, agents) or agents)
     agent = report.agent or agents[-1]
     baselines = report.baselines if report.baselines is not None else [one for one in known if one != agent]
-    for key, labels in (("agent", [agent]), ("baselines", baselines), ("names", list(report.names))):
+    variants = plan.adaptation.variants if plan.adaptation is not None else ()
+    for key, labels, allowed in (
+        ("agent", [agent], known),
+        ("baselines", baselines, known),
+        ("names", list(report.names), [*known, *variants]),
+    ):
         for label in labels:
-            if label not in known:
-                raise unknown_name(f"agent (report.{key})", label, known)
+            if label not in allowed:
+                raise unknown_name(f"agent (report.{key})", label, allowed)
     if not baselines or agent in baselines:
         given = ", ".join(baselines) or "none"
         raise UserError(
             f"report.baselines: got {given}; expected one or more agents other than {agent}. There are: "
             f"{', '.join(known)}."
         )
+    if not evaluation.plays_groups:
+        _check_compared(plan, agents, agent, baselines)
     return metric, agent, tuple(baselines)
+
+
+def _check_compared(plan: Plan, agents: list[str], agent: str, baselines: Sequence[str]) -> None:
+    """Refuses a plan without an evaluation in which nothing else compares the agent with each baseline."""
+    adapting = plan.adaptation.entrants(agents) if plan.adaptation is not None else ()
+    for baseline in baselines:
+        together = plan.in_self_play(agent) and plan.in_self_play(baseline)
+        if not together and not (agent in adapting and baseline in adapting):
+            raise UserError(
+                f"evaluation.groups: got none, but nothing else compares {agent} with {baseline}. Give groups, "
+                f"self_play: true to both, or a section adaptation with both."
+            )
+
+
+def _evaluated(plan: Plan, agents: Iterable[str]) -> tuple[str, ...]:
+    """Labels of everybody who is evaluated with teams."""
+    if not plan.evaluation.plays_groups:
+        return ()
+    floor = (UNTRAINED,) if plan.evaluation.untrained else ()
+    return (*agents, *floor, *plan.evaluation.scripted)
+
+
+def _sets(plan: Plan) -> set[str]:
+    """The sets of the pool that somebody is in."""
+    return {*plan.pool.counts, *plan.pool.scripted.values()}

@@ -18,8 +18,9 @@ from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
 from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
-from omg.report.figures import plot_cross_play, plot_differences, plot_groups, plot_offsets
-from omg.report.page import ReportInput, report_input, write_markdown, write_page
+from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
+from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
+from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
 
@@ -28,9 +29,9 @@ Row = dict[str, Any]
 SCORE_COLUMNS = ("set", "agent", "seed", "group", "team", "episodes", "metric", "mean")
 CROSS_PLAY_COLUMNS = ("agent", "mate", "metric", "mean", "episodes")
 DIAGNOSTIC_COLUMNS = ("agent", "measure", "value", "low", "high", "seeds", "meaning")
-_WHOLE = ("seed", "seeds", "teams", "episodes", "baseline_seeds")
+_WHOLE = ("seed", "seeds", "teams", "episodes", "baseline_seeds", "steps")
 _REAL = ("mean", "value", "low", "high", "iqm", "iqm_low", "iqm_high", "worst_team_mean", "baseline_mean")
-_REAL_TOO = ("difference", "p_improvement", "p_low", "p_high", "seconds")
+_REAL_TOO = ("difference", "p_improvement", "p_low", "p_high", "seconds", "lowest", "highest")
 _COMPARISONS = 60
 """Most lines of a figure of differences that can still be read."""
 
@@ -77,9 +78,17 @@ def evaluation_folder(checked: CheckedPlan) -> Path:
 
 
 def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
-    """Everything that `write_tables` makes."""
-    names = ("scores.csv", "summary.csv", "comparison.csv", "crossplay.csv", "diagnostics.csv", "marl_eval.json")
+    """Everything that `write_tables` makes; without groups of teams what there is besides, which may be nothing."""
+    evaluation = checked.plan.evaluation
+    names = ["crossplay.csv"] if evaluation.plays_groups or evaluation.crossplay_episodes else []
+    names += ["diagnostics.csv"] if evaluation.plays_groups or checked.with_models else []
+    names += ["scores.csv", "summary.csv", "comparison.csv", "marl_eval.json"] if evaluation.plays_groups else []
     return tuple(evaluation_folder(checked) / name for name in names)
+
+
+def self_play_files(checked: CheckedPlan) -> tuple[Path, Path]:
+    """The table of agents that learn in all seats, and what it is made from, seed by seed."""
+    return checked.folder / "self_play.csv", evaluation_folder(checked) / "parts" / "self_play.csv"
 
 
 def adaptation_files(checked: CheckedPlan) -> tuple[Path, Path]:
@@ -91,6 +100,19 @@ def adaptation_files(checked: CheckedPlan) -> tuple[Path, Path]:
 def adaptation_rows(checked: CheckedPlan) -> list[Row]:
     """All episodes of the adaptation; none where the plan has none."""
     return [] if checked.plan.adaptation is None else read_rows(adaptation_files(checked)[0])
+
+
+def self_play_seeds(checked: CheckedPlan) -> list[Row]:
+    """What each seed of the agents that learn in all seats reached; none where there are no such agents."""
+    return read_rows(self_play_files(checked)[1]) if checked.self_play else []
+
+
+def comparison_rows(checked: CheckedPlan) -> list[Row]:
+    """The agent in question against every baseline: with teams or, without an evaluation, in what else was measured."""
+    if checked.evaluated:
+        return read_rows(evaluation_folder(checked) / "comparison.csv")
+    played = self_play_seeds(checked), adaptation_rows(checked)
+    return compare_without_teams(checked.agent, checked.baselines, *played, lower_is_better=_lower(checked))
 
 
 def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
@@ -105,30 +127,33 @@ def write_tables(
 
     Args:
         checked: the plan.
-        scores: tidy scores with a column `set`.
+        scores: tidy scores with a column `set`; none without groups of teams.
         cross_play: rows of the pool's members: agent, mate, metric, mean, episodes.
         diagnostics: rows of all agents.
     """
     files = {path.stem: path for path in table_files(checked)}
     first = [row for row in scores if row["set"] == checked.plan.evaluation.sets[0]]
-    write_rows(files["scores"], scores, SCORE_COLUMNS)
-    summary = _summary(checked, scores)
-    write_rows(files["summary"], summary, list(summary[0]))
-    comparison = _comparison(checked, first)
-    write_rows(files["comparison"], comparison, list(comparison[0]))
-    # The pipeline's agents stand above the pool's members: the same team-mates, the same columns.
-    write_rows(files["crossplay"], [*_agents_cross_play(checked, first), *cross_play], CROSS_PLAY_COLUMNS)
-    write_rows(files["diagnostics"], diagnostics, DIAGNOSTIC_COLUMNS)
-    write_json(files["marl_eval"], _marl_eval(checked, first))
+    if "crossplay" in files:
+        # The pipeline's agents stand above the pool's members: the same team-mates, the same columns.
+        write_rows(files["crossplay"], [*_agents_cross_play(checked, first), *cross_play], CROSS_PLAY_COLUMNS)
+    if "diagnostics" in files:
+        write_rows(files["diagnostics"], diagnostics, DIAGNOSTIC_COLUMNS)
+    if "scores" in files:
+        write_rows(files["scores"], scores, SCORE_COLUMNS)
+        summary = _summary(checked, scores)
+        write_rows(files["summary"], summary, list(summary[0]))
+        comparison = _comparison(checked, first)
+        write_rows(files["comparison"], comparison, list(comparison[0]))
+        write_json(files["marl_eval"], _marl_eval(checked, first))
 
 
 def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
     """Writes the figures and the report; returns the path of its page."""
-    files = {path.stem: path for path in table_files(checked)}
-    scores = [row for row in read_rows(files["scores"]) if row["set"] == checked.plan.evaluation.sets[0]]
+    tables = {path.stem: read_rows(path) for path in table_files(checked) if path.suffix == ".csv"}
+    scores = [row for row in tables.get("scores", ()) if row["set"] == checked.plan.evaluation.sets[0]]
     metrics = {label: run_metrics(checked, label) for label in checked.agents}
     cross_play = [
-        {**row, "team": row["mate"]} for row in read_rows(files["crossplay"]) if row["metric"] == checked.metric
+        {**row, "team": row["mate"]} for row in tables.get("crossplay", ()) if row["metric"] == checked.metric
     ]
     report = report_input(
         checked.plan.report.title or f"{checked.plan.name}: {checked.env.spec.name} {checked.env.spec.scenario}",
@@ -136,14 +161,15 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         checked.metric,
         checked.agent,
         checked.baselines,
-        lower_is_better=checked.plan.report.lower_is_better,
+        lower_is_better=_lower(checked),
         question=checked.plan.report.question,
         names=checked.plan.report.names,
         curves=metrics,
         curves_metric=_curves_metric(checked, metrics),
+        self_play=self_play_seeds(checked),
         cross_play=cross_play,
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
-        diagnostics=read_rows(files["diagnostics"]),
+        diagnostics=tables.get("diagnostics", ()),
         adaptation=adaptation_rows(checked),
         commands=(command,),
         versions=versions()["packages"],
@@ -230,11 +256,15 @@ def _curves_metric(checked: CheckedPlan, metrics: Mapping[str, Sequence[Row]]) -
 def _draw(folder: Path, report: ReportInput) -> None:
     """Figures as files beside the page, which holds them as well."""
     folder.mkdir(exist_ok=True)
-    plot_groups(report.summary, folder / "scores.png", names=report.names)
-    if len(report.comparison) <= _COMPARISONS:
-        plot_differences(report.comparison, folder / "differences.png", names=report.names)
+    if report.summary:
+        plot_groups(report.summary, folder / "scores.png", names=report.names)
+    kinds = by_metric(report.comparison)
+    for metric, rows in kinds.items() if len(report.comparison) <= _COMPARISONS else ():
+        name = "differences.png" if len(kinds) == 1 else f"differences_{metric}.png"
+        plot_differences(rows, folder / name, names=report.names)
     named = {report.names.get(label, label): rows for label, rows in report.curves.items()}
-    plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
+    with figure_style():
+        plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
     if report.cross_play:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
     if report.adaptation:
@@ -249,15 +279,46 @@ def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
     for name in plan.pool.scripted.values():
         pool[name] = pool.get(name, 0) + 1
     first = plan.evaluation.sets[0]
-    steps = sorted({config.t_max for config in checked.agents.values()})
-    seeds = sorted({config.seeds for config in checked.agents.values()})
+    lines = [_trained_words(checked, pool.get("training", 0))]
+    if plan.evaluation.plays_groups:
+        lines.append(
+            f"They were then evaluated with {pool[first]} players of the set {first}, {plan.evaluation.episodes} "
+            f"episodes per team."
+        )
+    if plan.adaptation is not None:
+        lines.append(
+            f"Their first {plan.adaptation.episodes} episodes were played with {pool[plan.adaptation.set]} players of "
+            f"the set {plan.adaptation.set}" + (" and further scripts." if plan.adaptation.players else ".")
+        )
     return [
-        f"The agents learned in one seat with {pool['training']} players of the training set for "
-        f"{_numbers(steps)} steps, {_numbers(seeds)} seeds each, and were then evaluated with {pool[first]} players of "
-        f"the set {first}, {plan.evaluation.episodes} episodes per team.",
+        *lines,
         "Wall time: " + ", ".join(f"{stage} {_duration(value)}" for stage, value in seconds.items()) + ".",
-        "Everything that was set is in pipeline.yaml, all numbers are in the folder evaluation.",
+        "Everything that was set is in pipeline.yaml, all numbers are in the tables beside it.",
     ]
+
+
+def _trained_words(checked: CheckedPlan, team_mates: int) -> str:
+    """How the agents learned, in one sentence for each of the two ways."""
+    sentences = []
+    for seats, labels in (
+        ("in all seats", checked.self_play),
+        (
+            f"in one seat with {team_mates} players of the training set",
+            [label for label in checked.agents if label not in checked.self_play],
+        ),
+    ):
+        configs = [checked.agents[label] for label in labels]
+        steps, seeds = ({getattr(config, key) for config in configs} for key in ("t_max", "seeds"))
+        who = "The agents" if len(configs) == len(checked.agents) else ", ".join(labels)
+        counts = f"{_numbers(sorted(steps))} steps, {_numbers(sorted(seeds))} seeds each"
+        sentences += [f"{who} learned {seats} for {counts}."] if configs else []
+    return " ".join(sentences)
+
+
+def _lower(checked: CheckedPlan) -> bool:
+    """Whether the verdict's metric is better when it is lower; self-play has the game's own."""
+    same = bool(checked.evaluated) or checked.metric == checked.env.spec.success_metric
+    return checked.plan.report.lower_is_better and same
 
 
 def _numbers(values: Sequence[int]) -> str:

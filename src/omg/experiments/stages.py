@@ -55,6 +55,11 @@ class Part:
         return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def with_pool(trained: Part, pool: Part) -> tuple[Part, ...]:
+    """What a part needs that plays an agent with members of a pool: the agent, and the pool if it never met it."""
+    return (trained,) if trained is pool or pool in trained.needs else (trained, pool)
+
+
 @dataclass(frozen=True)
 class Record:
     """What is known of a part."""

@@ -1,4 +1,8 @@
-"""The report: one page that says whether modelling the others helps, by how much, and how sure we are."""
+"""The report: one page that says whether modelling the others helps, by how much, and how sure we are.
+
+It is about an evaluation with teams. Without one it is about what else was measured: self-play, and first episodes with
+new co-players.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,16 @@ from omg.report.figures import (
     inline_svg,
 )
 from omg.report.markup import badge, document, figure_block, html_table, markdown_table
+from omg.report.self_play import compare_without_teams, self_play_summary, self_play_table
 from omg.report.verdict import answers, caution
 from omg.report.words import agent_name, group_name, group_words, metric_words
 
 Row = Mapping[str, Any]
+
+_SELF_PLAY_WORDS = (
+    "Agents that learned in all seats: mean over seeds of what the last test of each found, its 95 % interval over "
+    "seeds, the lowest and the highest seed."
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class ReportInput:
     metric: str
     """The metric that the verdict is about, e.g. `battle_won`."""
     summary: Sequence[Row]
-    """What `omg.evaluation.summarise` returns."""
+    """What `omg.evaluation.summarise` returns; empty without an evaluation."""
     comparison: Sequence[Row]
     """What `omg.evaluation.compare` returns; the first pair of agent and baseline is the one in the headline."""
     question: str = "Does modelling the others help here?"
@@ -49,6 +59,8 @@ class ReportInput:
     curves: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     """Label -> tidy training metrics (`seed`, `t_env`, `name`, `value`)."""
     curves_metric: str = "test_battle_won_mean"
+    self_play: Sequence[Row] = ()
+    """Rows of agents that learned in all seats; see `omg.report.self_play`."""
     cross_play: Sequence[Row] = ()
     """Rows with `agent`, `team` and `mean` of `metric`."""
     offsets: Sequence[Row] = ()
@@ -75,17 +87,22 @@ def report_input(
     lower_is_better: bool = False,
     **parts: Any,
 ) -> ReportInput:
-    """The input of a report from tidy score rows: summary and comparison are worked out here.
+    """The input of a report from tidy rows: summary and comparison are worked out here.
 
     Args:
         title: heading of the page.
-        scores: tidy score rows; see `omg.evaluation.comparison`.
+        scores: tidy score rows; see `omg.evaluation.comparison`. Without any the agents are compared by the parts
+            `self_play` and `adaptation`.
         metric: what the verdict is about.
         agent: the agent in question.
         baselines: what it is compared with, the most important one first.
         lower_is_better: for metrics such as the number of steps.
         parts: further fields of `ReportInput`.
     """
+    if not scores:
+        played = parts.get("self_play", ()), parts.get("adaptation", ())
+        comparison = compare_without_teams(agent, baselines, *played, lower_is_better=lower_is_better)
+        return ReportInput(title, metric, [], comparison, **parts)
     summary = summarise(scores, metric, lower_is_better=lower_is_better)
     comparison = compare(scores, metric, agent, baselines, lower_is_better=lower_is_better)
     return ReportInput(title, metric, summary, comparison, **parts)
@@ -111,11 +128,14 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
         parts.append(f"**{answer.word}.** {answer.headline}")
         parts.append("\n".join(f"- {sentence}" for sentence in answer.sentences))
     parts += filter(None, [caution(report.comparison)])
-    parts.append("## Scores")
+    parts += ["## Scores"] if report.summary else []
     for group in _groups(report):
         parts.append(f"### {group_name(group)}")
         parts.append(markdown_table(*_score_table(report, group)))
     parts += ["## Differences", markdown_table(*_difference_table(report))]
+    if report.self_play:
+        table = markdown_table(*self_play_table(self_play_summary(report.self_play), names=report.names))
+        parts += ["## Self-play", table, _SELF_PLAY_WORDS]
     if report.adaptation:
         found = adaptation_summary(report.adaptation)
         table = markdown_table(*adaptation_table(found, names=report.names))
@@ -134,8 +154,8 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
 def _body(report: ReportInput) -> str:
     _require(report)
     sections = [_verdict_section(report), _scores_section(report), _differences_section(report)]
-    sections += [_curves_section(report), _cross_play_section(report), _adaptation_section(report)]
-    sections += [_diagnostics_section(report)]
+    sections += [_self_play_section(report), _curves_section(report), _cross_play_section(report)]
+    sections += [_adaptation_section(report), _diagnostics_section(report)]
     sections += [_reading_section(report), _run_section(report)]
     return "\n".join(filter(None, sections))
 
@@ -157,6 +177,8 @@ def _verdict_section(report: ReportInput) -> str:
 
 
 def _scores_section(report: ReportInput) -> str:
+    if not report.summary:
+        return ""
     words = metric_words(report.metric)
     drawn = draw_groups(report.summary, names=report.names, colours=_colours(report))
     picture = inline_svg(drawn, f"{words.noun} of every agent by group")
@@ -170,9 +192,20 @@ def _scores_section(report: ReportInput) -> str:
 
 
 def _differences_section(report: ReportInput) -> str:
-    picture = inline_svg(draw_differences(report.comparison, names=report.names), "paired differences with intervals")
-    caption = "Differences on the same teams, with 95 % intervals. An interval that includes 0 shows no difference."
-    return _section("Who is better", figure_block(picture, caption) + html_table(*_difference_table(report)))
+    where = "on the same teams, " if report.summary else ""
+    caption = f"Differences {where}with 95 % intervals. An interval that includes 0 shows no difference."
+    blocks = []
+    for metric, rows in by_metric(report.comparison).items():
+        about = f"paired differences of {metric_words(metric).noun} with intervals"
+        blocks.append(figure_block(inline_svg(draw_differences(rows, names=report.names), about), caption))
+    return _section("Who is better", "".join(blocks) + html_table(*_difference_table(report)))
+
+
+def _self_play_section(report: ReportInput) -> str:
+    if not report.self_play:
+        return ""
+    table = html_table(*self_play_table(self_play_summary(report.self_play), names=report.names))
+    return _section("Self-play", f'<p class="small">{_SELF_PLAY_WORDS}</p>{table}')
 
 
 def _curves_section(report: ReportInput) -> str:
@@ -185,7 +218,10 @@ def _curves_section(report: ReportInput) -> str:
     colours = _colours(report)
     with figure_style([colours.get(label, PALETTE[-1]) for label in report.curves]):
         picture = inline_svg(draw_curves(curves, report.curves_metric, "interval"), "learning curves")
-    return _section("Learning curves", figure_block(picture, "Tests during training, with the training team-mates."))
+    alone = {str(row["agent"]) for row in report.self_play}
+    seats = {True: "in all seats", False: "with the training team-mates"}
+    kinds = [seats[kind] for kind in (True, False) if any((label in alone) == kind for label in report.curves)]
+    return _section("Learning curves", figure_block(picture, f"Tests during training, {' or '.join(kinds)}."))
 
 
 def _cross_play_section(report: ReportInput) -> str:
@@ -248,14 +284,15 @@ def _score_table(report: ReportInput, group: str) -> tuple[Sequence[str], list[S
 
 
 def _difference_table(report: ReportInput) -> tuple[Sequence[str], list[Sequence[str]]]:
-    words = metric_words(report.metric)
-    unit = "difference, points" if words.share else "difference"
+    metrics = by_metric(report.comparison)
+    unit = "difference, points" if all(metric_words(metric).share for metric in metrics) else "difference"
     # Where all comparisons are about one agent, its name would only make the table wider.
     several = len({row["agent"] for row in report.comparison}) > 1
     who = ("agent", "baseline") if several else ("baseline",)
     head = ("group", *who, unit, "95 % interval", "P(improvement)", "verdict")
     lines: list[Sequence[str]] = []
-    for row in report.comparison:
+    for row in (row for rows in metrics.values() for row in rows):
+        words = metric_words(str(row["metric"]))
         pair = [agent_name(row[key], report.names) for key in who]
         difference = [words.signed(float(row["difference"])), _interval(words.signed, row["low"], row["high"])]
         improvement = f"{float(row['p_improvement']):.2f} ({_interval('{:.2f}'.format, row['p_low'], row['p_high'])})"
@@ -274,6 +311,19 @@ def _diagnostic_table(report: ReportInput) -> tuple[Sequence[str], list[Sequence
 
 def _reading(report: ReportInput) -> list[str]:
     over = {str(row["interval_over"]) for row in report.comparison}
+    if not report.summary:
+        lines = [
+            "A seed is one training of an agent. Intervals of self-play resample seeds: another set of trainings.",
+            "P(improvement) is how often a training of the agent does better than a training of the baseline, with its "
+            "95 % interval; 0.5 means neither.",
+        ]
+        if report.adaptation:
+            others = "seeds and co-players" if "seeds and teams" in over else "seeds: these co-players only"
+            lines.append(
+                f"In the first episodes all agents meet the same co-players, from the same starts; intervals of "
+                f"differences resample {others}."
+            )
+        return lines
     lines = [
         "A seed is one training of an agent. A team is one choice of team-mates that the agent has never met in "
         "training. All agents play with the same teams, from the same starts.",
@@ -296,6 +346,14 @@ def _colours(report: ReportInput) -> dict[str, str]:
     return agent_colours([*report.summary, *({"agent": label} for label in report.curves), *report.offsets])
 
 
+def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by their metric, in the order in which these first appear: each has a figure of its own."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row["metric"]), []).append(row)
+    return found
+
+
 def _groups(report: ReportInput) -> list[str]:
     return list(dict.fromkeys(str(row["group"]) for row in report.summary))
 
@@ -315,7 +373,7 @@ def _list(lines: Sequence[str]) -> str:
 
 
 def _require(report: ReportInput) -> None:
-    if not report.comparison or not report.summary:
+    if not report.comparison:
         raise UserError("report: there are no scores to compare. Evaluate at least two agents with the same teams.")
 
 

@@ -6,7 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from omg.report.words import MetricWords, agent_name, counted, group_words, metric_words
+from omg.report.words import (
+    FIRST_EPISODES,
+    SELF_PLAY,
+    MetricWords,
+    agent_name,
+    counted,
+    group_words,
+    metric_words,
+)
 
 Row = Mapping[str, Any]
 
@@ -72,6 +80,8 @@ def _answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, 
     one, other = agent_name(agent, names), agent_name(baseline, names)
     everywhere = len(rows) == 1
     of_all = f"of {counted(len(rows), 'group')} of team-mates"
+    if any(row["group"] in (SELF_PLAY, FIRST_EPISODES) for row in rows) and not everywhere:
+        return _named_answer(agent, baseline, rows, names)
     if better and worse:
         word, claim = "Mixed", f"better than {other} in {better} and worse in {worse} {of_all}"
     elif better == len(rows):
@@ -89,6 +99,25 @@ def _answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, 
     return Answer(agent, baseline, word, f"{one} is {claim}.", [difference_sentence(row, names) for row in rows])
 
 
+def _named_answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, str] | None) -> Answer:
+    """An answer that names its groups: those of different kinds cannot be counted together."""
+    one, other = agent_name(agent, names), agent_name(baseline, names)
+    better, worse, unknown = (
+        " and ".join(group_words(row["group"]) for row in rows if row["verdict"] == verdict)
+        for verdict in ("better", "worse", "no difference shown")
+    )
+    if better and worse:
+        word, headline = "Mixed", f"{one} is better than {other} {better}, and worse {worse}"
+    elif better or worse:
+        word = "No" if worse else "In part" if unknown else "Yes"
+        headline = f"{one} is {'better' if better else 'worse'} than {other} {better or worse}"
+    else:
+        word, headline = "Not shown", f"No difference between {one} and {other} is shown"
+    if unknown and word != "Not shown":
+        headline += f"; no difference is shown {unknown}"
+    return Answer(agent, baseline, word, f"{headline}.", [difference_sentence(row, names) for row in rows])
+
+
 def _range(words: MetricWords, low: float, high: float, difference: float) -> str:
     """The interval in the direction of the sentence, so that `3.1 fewer` has the interval `1.2 to 5.0`."""
     if difference < 0:
@@ -99,12 +128,18 @@ def _range(words: MetricWords, low: float, high: float, difference: float) -> st
 def _sample(row: Row) -> str:
     own, other = int(row["seeds"]), int(row["baseline_seeds"])
     seeds = counted(own, "seed") + (" each" if own == other else f" against {counted(other, 'seed')}")
+    if row["group"] == SELF_PLAY:
+        return seeds
     these = "" if row["interval_over"] == "seeds and teams" else ", these teams only"
+    if row["group"] == FIRST_EPISODES:
+        return f"{seeds}, {counted(int(row['teams']), 'co-player')}{these.replace('teams', 'co-players')}"
     return f"{seeds}, {counted(int(row['teams']), 'team')}{these}"
 
 
 def _chance_sentence(row: Row, agent: str, baseline: str) -> str:
+    known = {SELF_PLAY: "A training", FIRST_EPISODES: "With the same co-player, a training"}
+    whose = known.get(row["group"], "With the same team, a training")
     return (
-        f"With the same team, a training of {agent} does better than a training of {baseline} in "
+        f"{whose} of {agent} does better than a training of {baseline} in "
         f"{100 * float(row['p_improvement']):.0f} % of cases."
     )

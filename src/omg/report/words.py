@@ -22,6 +22,15 @@ AGENT_NAMES: Mapping[str, str] = {
 """Names of well-known agents; other labels are shown as they are."""
 
 
+SELF_PLAY, FIRST_EPISODES = "self_play", "first_episodes"
+"""Groups that are no choice of team-mates: an agent in all seats, and its first episodes with new co-players."""
+_GROUPS = {
+    SELF_PLAY: ("self-play", "in self-play"),
+    FIRST_EPISODES: ("first episodes", "in the first episodes with new co-players"),
+}
+"""Their short names, and how they stand in a sentence."""
+
+
 @dataclass(frozen=True)
 class MetricWords:
     """How a metric is written."""
@@ -105,11 +114,15 @@ def agent_name(label: str, names: Mapping[str, str] | None = None) -> str:
 
 def group_name(group: str) -> str:
     """A group's short name for axes: `7 homologue`."""
+    if group in _GROUPS:
+        return _GROUPS[group][0]
     return group.replace("_", " ").replace("nonhomologue", "non-homologue")
 
 
 def group_words(group: str) -> str:
     """A group in a sentence: `with 7 unseen team-mates of one policy`."""
+    if group in _GROUPS:
+        return _GROUPS[group][1]
     found = re.fullmatch(r"(\d+)_(non_?)?homologue", group)
     if not found:
         return f"in the group “{group_name(group)}”"

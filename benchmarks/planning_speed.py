@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +18,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
+from machine import machine
 
 from omg.config import resolve
 from omg.envs import make_env
@@ -116,12 +114,7 @@ def main() -> None:
         "game": f"stag_hunt {args.size}x{args.size}, 4 players",
         "samples": args.samples,
         "rows": rows,
-        "device": jax.devices()[0].device_kind,
-        "cores": os.cpu_count(),
-        "load": [round(value, 1) for value in os.getloadavg()],
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
+        **machine(),
     }
     if args.output:
         args.output.write_text(json.dumps(result, indent=2) + "\n")

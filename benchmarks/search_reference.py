@@ -21,7 +21,6 @@ os.environ["MKL_NUM_THREADS"] = "1"
 import argparse
 import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from machine import machine
 
 from omg.envs import make_env
 from omg.envs.grid import STAY
@@ -290,12 +290,7 @@ def main() -> None:
         f"simulations_per_second_by_count_at_{most}_games": {
             str(count): round(trees * count / value) for count, value in sorted(by_count.items())
         },
-        "device": jax.devices()[0].device_kind,
-        "cores": os.cpu_count(),
-        "load": [round(value, 1) for value in os.getloadavg()],
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
+        **machine(),
     }
     print(json.dumps(result, indent=2))
     if args.output:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+from machine import machine
 
 from omg.components.selectors import random_legal
 from omg.controllers.scripted import RandomPlayer
@@ -83,10 +82,7 @@ def main() -> None:
         "env_steps_per_second": {name: round(value) for name, value in medians.items()},
         "lowest_and_highest": {name: [round(min(v)), round(max(v))] for name, v in rates.items()},
         "ratio": round(medians["omg"] / medians["smax"], 1),
-        "device": jax.devices()[0].device_kind,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "jax": jax.__version__,
+        **machine(),
         "jaxmarl": metadata.version("jaxmarl"),
     }
     print(json.dumps(result, indent=2))

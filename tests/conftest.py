@@ -1,4 +1,4 @@
-"""What makes the tests fast: one compilation cache for the whole session, quick compilation, and rare collections."""
+"""What makes the tests fast (one compilation cache for the session, quick compilation, rare collections); fixtures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,9 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All runs of a module go here: the path is part of a run's configuration."""
+    return tmp_path_factory.mktemp("results")

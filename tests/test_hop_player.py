@@ -19,11 +19,9 @@ from omg.errors import UserError
 from omg.planning import GOALS, goal_likelihoods
 from omg.planning.batches import anywhere, batched
 from omg.planning.inference import Moment
+from planners import GAME, GAMES, KEY, Step, act, build_player, first_steps
 
-GAME: dict[str, Any] = {"size": 4, "players": 3, "hares": 1, "stags": 1, "blocks": 0, "episode_limit": 6}
 SMALL: dict[str, Any] = {"hop_simulations": 6, "hop_samples": 2, "hop_hidden_dim": 8, "use_cuda": False}
-GAMES = 5
-KEY = jax.random.PRNGKey(5)
 
 
 def small_config(algorithm: str = "hop", **changes: Any) -> Config:
@@ -31,37 +29,19 @@ def small_config(algorithm: str = "hop", **changes: Any) -> Config:
 
 
 def player(algorithm: str = "hop", **changes: Any) -> HOPMac:
-    config = small_config(algorithm, **changes)
-    built: HOPMac = jax.jit(lambda key: build_mac(config, make_env("stag_hunt", **GAME).spec, key))(KEY)
-    return built
-
-
-@jax.jit
-def act(mac: HOPMac, seen: Any, memory: Any, key: Array) -> Any:
-    return mac.act(seen, memory, key, 0.0)
+    return build_player(small_config(algorithm, **changes))
 
 
 @cache
-def played() -> tuple[HOPMac, list[Any]]:
-    """The first two steps of a few games, played by one player in all seats."""
+def played() -> tuple[HOPMac, list[Step]]:
     mac = player()
-    env, key = mac.game, jax.random.PRNGKey(3)
-    world, seen = jax.jit(env.reset, static_argnums=1)(key, GAMES)
-    memory = jax.jit(lambda: mac.initial(GAMES))()
-    step = jax.jit(env.step)
-    steps = []
-    for number in range(2):
-        before = memory
-        actions, memory, record = act(mac, seen, memory, jax.random.fold_in(key, number))
-        steps.append((world, seen, actions, record, before))
-        world, seen, _ = step(key, world, actions)
-    return mac, steps
+    return mac, first_steps(mac)
 
 
 def test_every_seat_acts_legally_by_what_its_search_found() -> None:
     mac, steps = played()
     assert mac.prior.shape == (3, 2, 2)
-    for _, seen, actions, record, _ in steps:
+    for _, seen, actions, record, *_ in steps:
         policy = np.asarray(record["search_policy"])
         assert policy.shape == (GAMES, 3, 7)
         np.testing.assert_allclose(policy.sum(axis=-1), 1.0, atol=1e-5)
@@ -72,8 +52,8 @@ def test_every_seat_acts_legally_by_what_its_search_found() -> None:
 
 def test_beliefs_open_with_the_prior_and_follow_bayes() -> None:
     mac, steps = played()
-    first = np.asarray(steps[0][3]["belief"]).reshape(GAMES, 3, 2, 2)
-    second = np.asarray(steps[1][3]["belief"]).reshape(GAMES, 3, 2, 2)
+    first = np.asarray(steps[0].record["belief"]).reshape(GAMES, 3, 2, 2)
+    second = np.asarray(steps[1].record["belief"]).reshape(GAMES, 3, 2, 2)
     np.testing.assert_allclose(first, 0.5)
     world, _, actions, *_ = steps[0]
     seats = jnp.tile(jnp.arange(3), (GAMES, 1))
@@ -82,7 +62,7 @@ def test_beliefs_open_with_the_prior_and_follow_bayes() -> None:
     expected = np.asarray(first * likelihood)
     caught = np.asarray(mac.game.caught(world, actions)) > 0
     others = np.array([[1, 2], [0, 2], [0, 1]])
-    left = np.asarray(steps[1][0].prey_left)
+    left = np.asarray(steps[1].world.prey_left)
     untouched = ~caught[:, others] & left.all(axis=1)[:, None, None]
     assert untouched.sum() > 10
     expected = expected / expected.sum(axis=-1, keepdims=True)
@@ -132,7 +112,7 @@ def test_without_goals_nothing_is_believed() -> None:
 def test_ablations_leave_a_part_of_the_belief_out(part: str) -> None:
     mac = player(**{f"hop_belief_{part}": False})
     prior = jnp.broadcast_to(jnp.asarray([0.8, 0.2]), mac.prior.shape)
-    (before, _, actions, _, _), (state, *_) = played()[1]
+    (before, _, actions, *_), (state, *_) = played()[1]
     seats = jnp.tile(jnp.arange(3, dtype=jnp.int32), (GAMES, 1))
 
     @jax.jit
@@ -160,7 +140,7 @@ def test_seeds_under_vmap_think_as_they_do_alone() -> None:
     other = dataclasses.replace(mac, minds=jax.tree.map(lambda leaf: leaf * np.float32(1.5), mac.minds))
     macs = jax.tree.map(lambda *leaves: np.stack(leaves), mac, other)
     keys = jnp.stack([jax.random.fold_in(jax.random.PRNGKey(3), 1)] * 2)
-    _, seen, actions, record, memory = steps[1]
+    _, seen, actions, record, memory, _ = steps[1]
     together = jax.jit(jax.vmap(act, in_axes=(0, None, None, 0)))(macs, seen, memory, keys)
     alone = act(other, seen, memory, keys[1])
     for index, (did, noted) in enumerate(((actions, record), (alone[0], alone[2]))):

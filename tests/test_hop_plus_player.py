@@ -22,13 +22,12 @@ from omg.planning.inference import Moment
 from omg.planning.minds import view_of
 from omg.planning.search import Roots, grow_trees
 from omg.planning.subgoals import SubgoalFollowing, Trace
+from planners import GAME, GAMES, KEY, Step, act, build_player, first_steps
 
-GAME: dict[str, Any] = {"size": 4, "players": 3, "hares": 1, "stags": 1, "blocks": 0, "episode_limit": 6}
 SMALL: dict[str, Any] = {
     "hop_simulations": 6, "hop_samples": 2, "hop_hidden_dim": 8, "subgoal_dim": 4, "am_hidden_dim": 5, "use_cuda": False
 }  # fmt: skip
-GAMES, SEATS, J, D = 5, 3, 2, 4
-KEY = jax.random.PRNGKey(5)
+SEATS, J, D = 3, 2, 4
 OTHERS = np.array([[1, 2], [0, 2], [0, 1]])
 
 
@@ -38,30 +37,13 @@ def small_config(algorithm: str = "hop_plus", **changes: Any) -> Config:
 
 
 def player(algorithm: str = "hop_plus", **changes: Any) -> HOPMac:
-    config = small_config(algorithm, **changes)
-    built: HOPMac = jax.jit(lambda key: build_mac(config, make_env("stag_hunt", **GAME).spec, key))(KEY)
-    return built
-
-
-@jax.jit
-def act(mac: HOPMac, seen: Any, memory: Any, key: Array) -> Any:
-    return mac.act(seen, memory, key, 0.0)
+    return build_player(small_config(algorithm, **changes))
 
 
 @cache
-def played() -> tuple[HOPMac, list[Any]]:
-    """The first two steps of a few games, played by one player in all seats."""
+def played() -> tuple[HOPMac, list[Step]]:
     mac = player()
-    env, key = mac.game, jax.random.PRNGKey(3)
-    world, seen = jax.jit(env.reset, static_argnums=1)(key, GAMES)
-    memory = jax.jit(lambda: mac.initial(GAMES))()
-    step = jax.jit(env.step)
-    steps = []
-    for number in range(2):
-        actions, memory, record = act(mac, seen, memory, jax.random.fold_in(key, number))
-        steps.append(jax.device_get((world, seen, actions, record, memory)))
-        world, seen, _ = step(key, world, actions)
-    return jax.device_get(mac), steps
+    return jax.device_get(mac), first_steps(mac)
 
 
 def test_every_seat_infers_a_subgoal_of_every_other() -> None:
@@ -71,11 +53,11 @@ def test_every_seat_infers_a_subgoal_of_every_other() -> None:
     assert mac.prior.shape == (SEATS, J, 0)
     assert mac.subgoal_prior is not None
     assert mac.subgoal_prior.map_shape == mac.game.spec.map_shape
-    for _, seen, actions, record, memory in steps:
+    for _, seen, actions, record, _, memory in steps:
         assert record["infer_mu"].shape == record["infer_log_var"].shape == (GAMES, SEATS, J * D)
         assert memory.seats.inferred.hidden.shape == (GAMES, SEATS, 5)
         assert np.take_along_axis(np.asarray(seen.avail), np.asarray(actions)[..., None], axis=2).all()
-    first, second = (np.asarray(step[3]["infer_mu"]) for step in steps)
+    first, second = (np.asarray(step.record["infer_mu"]) for step in steps)
     assert np.abs(first - second).max() > 1e-3
     assert np.abs(first[:, 0] - first[:, 1]).max() > 1e-3
 
@@ -90,14 +72,14 @@ def test_a_view_of_one_seat_is_its_row_of_the_observation() -> None:
 
 def test_what_is_inferred_step_by_step_is_what_learning_unrolls() -> None:
     mac, steps = played()
-    obs = np.stack([step[1].obs for step in steps], axis=1)
-    last = np.stack([np.full((GAMES, SEATS), -1, np.int32), steps[0][2]], axis=1)
+    obs = np.stack([step.seen.obs for step in steps], axis=1)
+    last = np.stack([np.full((GAMES, SEATS), -1, np.int32), steps[0].actions], axis=1)
     unroll = jax.jit(lambda model, seen, seat: model.unroll(ModelInputs(seen, last, seat)))
     for seat in range(SEATS):
         model = jax.tree.map(lambda leaf, seat=seat: leaf[seat], mac.minds.subgoals)
         found = jax.device_get(unroll(model, obs[:, :, seat : seat + 1], np.full((GAMES, 1, 1), seat)))
         for step in range(2):
-            np.testing.assert_allclose(found.mean[:, step, 0], steps[step][3]["infer_mu"][:, seat], atol=1e-5)
+            np.testing.assert_allclose(found.mean[:, step, 0], steps[step].record["infer_mu"][:, seat], atol=1e-5)
 
 
 # -------------------------------------------------------------------------------------------------------- in the tree
@@ -114,7 +96,7 @@ def grown() -> tuple[Any, Any]:
     def search() -> tuple[Any, Any]:
         mind = jax.tree.map(lambda leaf: leaf[1], mac.minds)
         judge = inference.judge(mind, per_seat=False)
-        world, before = steps[1][0], steps[0][4].seats.inferred
+        world, before = steps[1].world, steps[0].after.seats.inferred
         memory = jax.tree.map(lambda leaf: leaf[:, 1], before)
         seat = jnp.ones(GAMES, jnp.int32)
         trace = Trace(memory, jnp.zeros((GAMES, J * D)), jnp.arange(GAMES, dtype=jnp.uint32))
@@ -157,11 +139,11 @@ def test_a_root_knows_what_was_inferred_of_the_present() -> None:
     trees, _ = grown()
     _, steps = played()
     held = trees.nodes.memory.memory
-    now = steps[1][4].seats.inferred
+    now = steps[1].after.seats.inferred
     np.testing.assert_allclose(held.hidden[:, 0], now.hidden[:, 1], atol=1e-5)
     np.testing.assert_allclose(held.seen[:, 0], now.seen[:, 1], atol=1e-5)
     noise = np.stack([np.asarray(jax.random.normal(jax.random.PRNGKey(seed), (J * D,))) for seed in range(GAMES)])
-    record = steps[1][3]
+    record = steps[1].record
     expected = record["infer_mu"][:, 1] + np.exp(0.5 * record["infer_log_var"][:, 1]) * noise
     np.testing.assert_allclose(trees.nodes.memory.goal[:, 0], expected, atol=1e-5)
 
@@ -185,7 +167,7 @@ def test_without_weight_on_subgoals_the_search_is_that_of_direct_om() -> None:
 def test_games_that_begin_forget_and_trees_differ_by_their_draw() -> None:
     mac, steps = played()
     inference, seats = mac.inference, jnp.tile(jnp.arange(SEATS, dtype=jnp.int32), (GAMES, 1))
-    world, memory = steps[0][0], steps[1][4].seats.inferred
+    world, memory = steps[0].world, steps[1].after.seats.inferred
 
     @jax.jit
     def infer(last: Array, memory: Any) -> Any:
@@ -202,9 +184,9 @@ def test_games_that_begin_forget_and_trees_differ_by_their_draw() -> None:
 def test_controls_take_subgoals_away_or_exchange_histories() -> None:
     mac, steps = played()
     zero, shuffled = mac.with_features("zero"), mac.with_features("shuffled")
-    world, memory = steps[1][0], steps[0][4].seats.inferred
+    world, memory = steps[1].world, steps[0].after.seats.inferred
     seats = jnp.tile(jnp.arange(SEATS, dtype=jnp.int32), (GAMES, 1))
-    moment = Moment(world, steps[0][2], world, seats)
+    moment = Moment(world, steps[0].actions, world, seats)
     trees = jax.jit(lambda: shuffled.inference.infer(mac.minds, True, mac.prior, moment, memory, KEY).trees)()
     np.testing.assert_array_equal(trees.memory.hidden[:, :, 0], np.roll(memory.hidden, 1, axis=0))
     judge: Any = zero.inference.judge(mac.minds, True)

@@ -59,11 +59,6 @@ def stored_prior(folder: Path, **changes: Any) -> Prior:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
 def runs(results: Path) -> tuple[api.Run, api.Run]:
     """One that was never stopped, and one that was."""
     with shared_programs():

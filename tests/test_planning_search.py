@@ -240,7 +240,7 @@ def test_actions_are_drawn_from_the_policy_and_greedy_in_evaluation() -> None:
     assert set(np.asarray(choose(many, jax.random.key(0), explore=False))[:, 0]) == {1}
 
 
-def test_the_memory_of_a_search_is_known_before() -> None:
+def test_the_memory_of_a_search_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = planned()[3]
     # 5 games, 2 seats, 3 samples, 13 nodes; a node is 2 cells, 2 flags, prey 2 + 2, one word of blocks, 2 actions, the
     # time, one action of the other, and a float of memory; and four numbers for each branch and the way there.
@@ -252,6 +252,10 @@ def test_the_memory_of_a_search_is_known_before() -> None:
     compiled = jax.jit(lambda *now: plan(TINY, RANDOM, settings, *now, jax.random.key(0)))
     taken = compiled.lower(state, seats, memory).compile().memory_analysis()
     assert told <= taken.temp_size_in_bytes <= 2.5 * told
+    # A GPU's kernels read eight branches of every node where the game has seven actions.
+    monkeypatch.setattr("omg.planning.trees.on_cpu", lambda: False)
+    on_gpu = search_bytes(TINY, RANDOM, settings, state, seats, memory)
+    assert on_gpu - told == games * 4 * 101 * 4 * 4
 
 
 def test_parts_are_as_few_as_fit() -> None:

@@ -29,12 +29,6 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
     return tiny_pool(tmp_path_factory.mktemp("pools") / "pool")
 

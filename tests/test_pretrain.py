@@ -30,11 +30,6 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
 def run(pool: Pool, results: Path) -> api.Run:
     return pretrain(pool.path, {**QUICK, "local_results_path": str(results)}, quiet=True)
 

@@ -31,12 +31,6 @@ from stopping import Stopping, shared_programs
 from tiny import result, tiny_config
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def one_program() -> Iterator[None]:
     """All runs of this process are one program; how others resume what was built elsewhere is tested at the end."""

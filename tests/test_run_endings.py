@@ -23,12 +23,6 @@ from stopping import shared_programs
 from tiny import result, tiny_config, weights
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def one_program() -> Iterator[None]:
     """What is tested here lies around the program; how a run is resumed by another process is tested elsewhere."""

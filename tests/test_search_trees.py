@@ -228,12 +228,9 @@ def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.Mo
     starts = [0, 1, 2, 3, 5, 6]
     plain = TableGame(table).search(starts, settings)
 
-    def interpreted(by_kernel: bool, kernel: Any, loop: Any) -> Any:
-        assert by_kernel
-        return partial(kernel, interpret=True)
-
     monkeypatch.setattr(trees, "on_cpu", lambda: False)
-    monkeypatch.setattr(trees, "_choose", interpreted)
+    monkeypatch.setattr(trees, "_choose", lambda kernel, loop: partial(kernel, interpret=True))
+    assert trees.branch_slots(3) == 4
     game, zeros = TableGame(table), jnp.zeros(3, jnp.int32)
 
     @jax.jit

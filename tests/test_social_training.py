@@ -41,12 +41,6 @@ LEARNED = {
 }
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
 def run_config(results: Path, name: str, **changes: Any) -> Config:
     settings = {**SETTINGS, **SHORT, "env_args": GAME, "local_results_path": str(results), **changes}
     return adjust(resolve(name, "stag_hunt", settings).config, has_gpu=False)[0]

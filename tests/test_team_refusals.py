@@ -19,12 +19,6 @@ from tiny import GAME, SETTINGS, tiny_agent, tiny_pool
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
     """One member, so that a team from it is the same program as an untrained team."""
     return tiny_pool(tmp_path_factory.mktemp("pools") / "pool", seeds=(11,))

@@ -34,12 +34,6 @@ TEAMS = ("1iql1iql_omg", "1iql1iql_am")
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
     """One member, so that a team from it is the same program as an untrained team."""
     return tiny_pool(tmp_path_factory.mktemp("pools") / "pool", seeds=(11,))

@@ -28,12 +28,6 @@ from tiny import GAME, result, tiny_config, weights
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of this module go here: the path is part of a run's configuration."""
-    return tmp_path_factory.mktemp("results")
-
-
-@pytest.fixture(scope="module")
 def run(results: Path) -> api.Run:
     """The run that most tests look at; it is tested after every chunk."""
     return api.train_config(tiny_config(results, test_interval=4), quiet=True)

@@ -11,6 +11,7 @@ from jax import Array
 from omg.errors import UserError
 from omg.planning.batches import Axes
 from omg.planning.search import Game, Judge, Plan, SearchSettings, arrive, place_roots, plan
+from omg.planning.trees import branch_slots
 
 NUMBER = 4
 """Bytes of a float."""
@@ -30,7 +31,7 @@ def search_bytes(game: Game, judge: Judge, settings: SearchSettings, state: Any,
     trees, actions = root.prior.shape
     node = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(root.node))
     # See `trees.Trees`: four numbers of every branch, four of how the node was reached, an action of every co-player.
-    return (settings.simulations + 1) * (trees * (NUMBER * 4 * (actions + 1) + legal.shape[1] - 1) + node)
+    return (settings.simulations + 1) * (trees * (NUMBER * 4 * (branch_slots(actions) + 1) + legal.shape[1] - 1) + node)
 
 
 def part_count(games: int, bytes_of_all: int, limit_bytes: int) -> int:

@@ -123,15 +123,14 @@ def grow(
     batch, actions = root.prior.shape
     size = simulations + 1
     row = jnp.arange(batch)
-    by_kernel = tree_kernels.usable() and not on_cpu()
-    width_of_node = power_of_two(actions) if by_kernel else actions
+    slots = branch_slots(actions)
 
     def allocate(leaf: Array) -> Array:
         return jnp.zeros((batch, size, *leaf.shape[1:]), leaf.dtype).at[:, 0].set(leaf)
 
     def branches_of(prior: Array) -> Array:
-        filled = jnp.pad(prior, ((0, 0), (0, width_of_node - actions)), constant_values=ILLEGAL)
-        return jnp.zeros((batch, width_of_node, 4)).at[..., PRIOR].set(filled)
+        filled = jnp.pad(prior, ((0, 0), (0, slots - actions)), constant_values=ILLEGAL)
+        return jnp.zeros((batch, slots, 4)).at[..., PRIOR].set(filled)
 
     trees = Trees(
         branches=allocate(branches_of(root.prior)),
@@ -144,11 +143,11 @@ def grow(
     def go_down(branches: Array) -> tuple[Array, Array, Array]:
         walk = partial(descend, exploration=exploration, axes=axes)
         kernel = partial(tree_kernels.descend, exploration=exploration)
-        found: tuple[Array, Array, Array] = _choose(by_kernel, kernel, walk)(branches)
+        found: tuple[Array, Array, Array] = _choose(kernel, walk)(branches)
         return found
 
     def go_up(*given: Array) -> Array:
-        counted: Array = _choose(by_kernel, tree_kernels.climb, partial(climb, axes=axes))(*given)
+        counted: Array = _choose(tree_kernels.climb, partial(climb, axes=axes))(*given)
         return counted
 
     def simulate(index: Array, carry: tuple[Array, Trees]) -> tuple[Array, Trees]:
@@ -175,9 +174,19 @@ def grow(
     return grown._replace(branches=grown.branches[:, :, :actions])
 
 
-def _choose(by_kernel: bool, kernel: Callable[..., Any], loop: Callable[..., Any]) -> Callable[..., Any]:
+def by_kernels() -> bool:
+    """Whether programs traced now may walk the trees by GPU kernels."""
+    return tree_kernels.usable() and not on_cpu()
+
+
+def branch_slots(actions: int) -> int:
+    """How many branches a node has room for: all actions, and for the kernels filled up to a power of two."""
+    return power_of_two(actions) if by_kernels() else actions
+
+
+def _choose(kernel: Callable[..., Any], loop: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel where the program turns out to run on CUDA, the loop elsewhere; both take arrays only."""
-    return partial(jax.lax.platform_dependent, cuda=kernel, default=loop) if by_kernel else loop
+    return partial(jax.lax.platform_dependent, cuda=kernel, default=loop) if by_kernels() else loop
 
 
 def descend(branches: Array, exploration: float, axes: Axes = ()) -> tuple[Array, Array, Array]:

@@ -106,18 +106,17 @@ def main() -> None:
     args = parser.parse_args()
 
     steps = -(-STEPS // args.games)
-    rows = [measure(args, args.games, steps, args.simulations)]
-    rows += [measure(args, games, 3, args.simulations) for games in args.batches]
-    rows += [measure(args, args.games, 3, count) for count in args.counts]
-    result = {
-        "config": args.config,
-        "game": f"stag_hunt {args.size}x{args.size}, 4 players",
-        "samples": args.samples,
-        "rows": rows,
-        **machine(),
-    }
-    if args.output:
-        args.output.write_text(json.dumps(result, indent=2) + "\n")
+    wanted = [(args.games, steps, args.simulations)]
+    wanted += [(games, 3, args.simulations) for games in args.batches]
+    wanted += [(args.games, 3, count) for count in args.counts]
+    game = f"stag_hunt {args.size}x{args.size}, 4 players"
+    rows: list[dict[str, Any]] = []
+    for games, steps, simulations in wanted:
+        rows.append(measure(args, games, steps, simulations))
+        result = {"config": args.config, "game": game, "samples": args.samples, "rows": rows, **machine()}
+        # After every row: compiling takes most of the time, and a run may be cut short.
+        if args.output:
+            args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

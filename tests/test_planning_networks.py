@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,7 +20,9 @@ from omg.modules.planning import (
     PolicyValueNetwork,
     each,
     masked,
+    spread_trunks,
 )
+from omg.modules.planning.spread import SpreadTrunk, spread
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
 
@@ -64,6 +67,32 @@ def test_trunk_is_three_padded_convolutions_and_a_wide_layer() -> None:
     found = np.asarray(ask(trunk, maps.reshape(2, 3, 3, 4, 5), time.reshape(2, 3)))
     expected = [slow_trunk(trunk, picture, share) for picture, share in zip(maps, time, strict=True)]
     np.testing.assert_allclose(found.reshape(ROWS, 7), expected, atol=1e-5)
+
+
+def test_convolutions_spread_over_the_board_are_the_same() -> None:
+    maps, time = views(0)
+    own = made(lambda: PolicyValueNetwork(replace(SIZES, goal_dim=0), key=jax.random.key(0)))
+    found, expected = jax.jit(lambda own: (spread_trunks(own, 4, 5)(maps, time), own(maps, time)))(own)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        # Numbers of eight bits, in five layers.
+        np.testing.assert_allclose(one, other, atol=0.02 * float(np.abs(other).max()))
+    kernel = np.asarray(own.trunk.kernels[1])
+    matrix = np.asarray(jax.jit(lambda kernel: spread(kernel, 4, 5, channels_first=False))(kernel))
+    rng = np.random.default_rng(1)
+    cells = rng.random((ROWS, 4, 5, 2)).astype(np.float32)
+    expected = jax.jit(convolve)(cells, kernel).reshape(ROWS, -1)
+    np.testing.assert_allclose(cells.reshape(ROWS, -1) @ matrix, expected, atol=1e-5)
+
+
+def test_a_search_elsewhere_than_on_a_cpu_spreads_its_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omg.planning.minds.on_cpu", lambda: False)
+    env = make_env("stag_hunt", size=4, blocks=0)
+    minds = jax.eval_shape(lambda: new_minds(network_sizes(env, 2), 4, jax.random.key(0)))
+    judge = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds).minds, minds)
+    assert isinstance(judge.own.trunk, SpreadTrunk)
+    assert isinstance(judge.others.trunk, SpreadTrunk)
+    assert judge.own.trunk.layers[0].shape == (1, 7 * 16, 16 * 16)
 
 
 def test_published_sizes_are_the_defaults() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import csv
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from omg.config import Config, resolve
 from omg.errors import UserError
 from omg.experiments.runs import finish, finish_all, is_over, known_runs
+from omg.tracking import RunFolder
 
 
 def tiny(where: Path, **changes: Any) -> Config:
@@ -54,3 +59,34 @@ def test_a_run_that_fails_says_why(tmp_path: Path):
     with pytest.raises(UserError, match=r"bad: .*nowhere"):
         finish_all({"bad": config}, 1, tmp_path / "logs", lambda line: None)
     assert not is_over(tmp_path / "bad")
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from omg.config import Config
+from omg.experiments.runs import finish_all
+config = Config.model_validate_json(Path(sys.argv[1]).read_text())
+finish_all({"orphan": config}, 1, Path(sys.argv[2]), lambda line: None)
+"""
+
+
+def wait_for(what: Any, seconds: float = 90.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_a_run_saves_and_ends_when_the_process_that_started_it_is_killed(tmp_path: Path):
+    where, settings = tmp_path / "orphan", tmp_path / "config.json"
+    settings.write_text(tiny(where, t_max=10_000_000, test_interval=10_000_000).model_dump_json())
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(settings), str(tmp_path)], env=dict(os.environ))
+    log = tmp_path / "orphan.log"
+    try:
+        wait_for(lambda: log.exists() and b"steps/s" in log.read_bytes())
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_for(lambda: RunFolder.open(known_runs(where)[0]).status() == "interrupted")
+    assert list(RunFolder.open(known_runs(where)[0]).checkpoints.iterdir())

@@ -136,6 +136,8 @@ def adaptation_config(config: Config, n_agents: int, games: int, episodes: int, 
         "batch_size": min(config.batch_size, games),
         "buffer_size": min(config.buffer_size, max(episodes, games)),
         "ppo_minibatches": config.ppo_minibatches if games % config.ppo_minibatches == 0 else 1,
+        # A gradient step of a planner sees about as many positions as in its training.
+        "hop_minibatches": max(1, config.hop_minibatches * games // config.batch_size_run),
         "early_stop_metric": None,
         "early_stop_value": None,
     }

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -133,8 +134,16 @@ def _last_line(log: Path) -> str:
     return lines[-1].removeprefix("error: ") if lines else f"the process ended without a word; its log is {log}."
 
 
+def _end_with(parent: int) -> None:
+    """Saves and ends this process as soon as the one that started it is gone, however it went."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def main(settings: str) -> int:
     """What a process of its own does; returns its exit status."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         finish(Config.model_validate_json(Path(settings).read_text(encoding="utf-8")))
     except UserError as error:

@@ -26,6 +26,7 @@ from omg.modules.planning import (
     each,
     on_cpu,
     redrawn,
+    spread_trunks,
 )
 from omg.planning.goals import GoalSet
 from omg.planning.search import own_order
@@ -114,6 +115,9 @@ class GoalJudge:
         """
         self.env, self.goals = env, goals
         self.minds = minds if per_seat else jax.tree.map(lambda leaf: leaf[None], minds)
+        if not on_cpu():
+            view = env.map_view
+            self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
         self.parts = parts or (8 if on_cpu() else 1)
 
     def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:

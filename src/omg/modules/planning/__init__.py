@@ -10,6 +10,7 @@ from omg.modules.planning.networks import (
     on_cpu,
     redrawn,
 )
+from omg.modules.planning.spread import spread_trunks
 
 __all__ = [
     "CoPlayersNetwork",
@@ -20,4 +21,5 @@ __all__ = [
     "masked",
     "on_cpu",
     "redrawn",
+    "spread_trunks",
 ]

@@ -1,0 +1,102 @@
+"""The same convolutions as plain matrix products, for searches on a GPU.
+
+A search asks the same networks hundreds of times about small boards. There a convolution is slow not for its sums but
+for its memory traffic: the nine shifted copies of a map take nine times the room of the map. Spread out over the board,
+a 3 x 3 kernel is one matrix from all cells to all cells. Most of it is zeros, so there are several times as many sums,
+but the matrix units do them in passing, and nothing but the maps themselves is moved.
+
+Numbers are bfloat16, sums float32: what a search looks up are guesses, and it averages hundreds of them. Learning uses
+the networks as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from omg.modules.convolutions import KERNEL
+from omg.modules.planning.networks import MapTrunk
+
+Module = TypeVar("Module")
+_DTYPE = jnp.bfloat16
+
+
+class SpreadTrunk(eqx.Module):
+    """A `MapTrunk` whose convolutions are matrices; made for each search, never stored."""
+
+    layers: tuple[Array, ...]
+    """[in * cells, cells * out] bfloat16; the first one's rows by channel and cell, the others' by cell and channel."""
+    biases: tuple[Array, ...]
+    """[cells * out] bfloat16."""
+    weight: Array
+    """[cells * filters, hidden] bfloat16."""
+    bias: Array
+    """[hidden] float32."""
+    time: Array
+    """[hidden] float32."""
+
+    def __init__(self, trunk: MapTrunk, height: int, width: int):
+        """Spreads the convolutions of one trunk over a board.
+
+        Args:
+            trunk: without leading axes.
+            height: of the board.
+            width: of the board.
+        """
+        cells = height * width
+        self.layers = tuple(
+            spread(kernel.astype(_DTYPE), height, width, channels_first=number == 0)
+            for number, kernel in enumerate(trunk.kernels)
+        )
+        self.biases = tuple(jnp.tile(bias.astype(_DTYPE), cells) for bias in trunk.biases)
+        self.weight, self.bias, self.time = trunk.dense.weight.astype(_DTYPE), trunk.dense.bias, trunk.time
+
+    def __call__(self, maps: Array, time: Array) -> Array:
+        """See `MapTrunk.__call__`."""
+        lead = maps.shape[:-3]
+        x = maps.reshape(-1, int(np.prod(maps.shape[-3:]))).astype(_DTYPE)
+        for matrix, bias in zip(self.layers, self.biases, strict=True):
+            x = jax.nn.relu(x @ matrix + bias)
+        found = jnp.matmul(x, self.weight, preferred_element_type=jnp.float32) + self.bias
+        found = found + time.reshape(-1, 1) * self.time
+        return found.reshape(*lead, found.shape[-1])
+
+
+def spread(kernel: Array, height: int, width: int, *, channels_first: bool) -> Array:
+    """The matrix of a convolution with zeros around the board.
+
+    Args:
+        kernel: [3, 3, C, C'].
+        height: H of the board.
+        width: W of the board.
+        channels_first: whether the input's cells come by channel, [C, H, W], instead of [H, W, C].
+
+    Returns:
+        [C * H * W, H * W * C'].
+    """
+    rows, columns = np.divmod(np.arange(height * width), width)
+    down, right = (place[:, None] - place[None, :] + KERNEL // 2 for place in (rows, columns))
+    near = (down >= 0) & (down < KERNEL) & (right >= 0) & (right < KERNEL)
+    # Which of the nine weights leads from a cell to another; behind them stands the zero for cells too far apart.
+    which = np.where(near, down * KERNEL + right, KERNEL * KERNEL)
+    weights = jnp.pad(kernel.reshape(-1, *kernel.shape[2:]), ((0, 1), (0, 0), (0, 0)))
+    order = (2, 0, 1, 3) if channels_first else (0, 2, 1, 3)
+    full = jnp.transpose(weights[which], order)
+    return full.reshape(-1, height * width * kernel.shape[-1])
+
+
+def spread_trunks(networks: Module, height: int, width: int) -> Module:
+    """Some networks without leading axes, with all their trunks spread over a board."""
+
+    def is_trunk(node: object) -> bool:
+        return isinstance(node, MapTrunk)
+
+    changed: Module = jax.tree.map(
+        lambda node: SpreadTrunk(node, height, width) if is_trunk(node) else node, networks, is_leaf=is_trunk
+    )
+    return changed

@@ -94,6 +94,7 @@ def _core_seconds() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60_000, help="of each run")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each case; their median counts")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args()
     prepare(use_cuda=False, on_host=True)
@@ -104,20 +105,23 @@ def main() -> None:
         "",
         f"{os.cpu_count()} CPU cores, load {os.getloadavg()[0]:.1f} at the start; Python {platform.python_version()}, "
         f"JAX {jax.__version__}, lbforaging {version('lbforaging')}; {args.steps:,} steps of each run.",
+        f"Median of {args.repeats} runs of each case, one after the other, and the slowest and fastest of them.",
         "Core seconds are those of all processes, starting and compiling included. EPyMARL: "
         + ", ".join(f"{name} {rate:,.0f} env steps/s" for name, rate in ELSEWHERE.items())
         + " with 8 processes and 8 games.",
         "",
-        "| algorithm | workers | games a round | env steps/s | core seconds per 1,000 steps | load | over EPyMARL |",
-        "|---|---|---|---|---|---|---|",
+        "| algorithm | workers | games a round | env steps/s | range | core seconds per 1,000 | load | over EPyMARL |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     print(*lines, sep="\n", flush=True)
     for algorithm, other in ELSEWHERE.items():
         for workers, games in CASES:
-            found = measure(algorithm, workers, games, args.steps)
+            found = sorted(measure(algorithm, workers, games, args.steps) for _ in range(args.repeats))
+            middle, slowest, fastest = found[len(found) // 2], found[0], found[-1]
             lines.append(
-                f"| {algorithm} | {workers} | {games} | {found.steps_per_second:,.0f} | {found.core_seconds:.2f} "
-                f"| {found.load:.1f} | {found.steps_per_second / other:.1f} |"
+                f"| {algorithm} | {workers} | {games} | {middle.steps_per_second:,.0f} "
+                f"| {slowest.steps_per_second:,.0f} to {fastest.steps_per_second:,.0f} | {middle.core_seconds:.2f} "
+                f"| {middle.load:.1f} | {middle.steps_per_second / other:.1f} |"
             )
             print(lines[-1], flush=True)
     write_text(args.output, "\n".join(lines) + "\n")

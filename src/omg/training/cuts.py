@@ -51,14 +51,15 @@ def cuts_for(episodes: int, limit: int, *, few: bool = False, parts: bool = Fals
     return (*((Part(episodes, length),) for length in sorted(lengths - {limit})), whole)
 
 
-def choose_cut(cuts: Sequence[Cut], storage: Any, batches: Array, axis_name: str) -> tuple[Array, Array]:
+def choose_cut(cuts: Sequence[Cut], storage: Any, batches: Array, axis_name: str | None) -> tuple[Array, Array]:
     """Orders batches for their parts and picks how to cut each.
 
     Args:
         cuts: From `cuts_for`.
         storage: The replay buffer.
         batches: [updates, B] rows of it.
-        axis_name: Of the seeds: they are cut alike, or all ways would be computed for each.
+        axis_name: Of the seeds: they are cut alike, or all ways would be computed for each. None where they are not
+            mapped.
 
     Returns:
         The rows, by length where a cut has parts; and the index of the cut of each update, [updates] int32.
@@ -72,7 +73,9 @@ def choose_cut(cuts: Sequence[Cut], storage: Any, batches: Array, axis_name: str
         longest = [lengths[:, rows].max(axis=1) for rows in _rows(cut)]
         fits.append(jnp.all(jnp.stack([each <= part.length for each, part in zip(longest, cut, strict=True)]), axis=0))
     fits.append(jnp.ones(len(batches), bool))
-    everywhere = jax.lax.pmin(jnp.stack(fits).astype(jnp.int32), axis_name)
+    everywhere = jnp.stack(fits).astype(jnp.int32)
+    if axis_name is not None:
+        everywhere = jax.lax.pmin(everywhere, axis_name)
     return batches, jnp.argmax(everywhere, axis=0).astype(jnp.int32)
 
 

@@ -54,12 +54,13 @@ class HostProgram(Program):
                 f"save_replay: got True, but {self.spec.name} {self.spec.scenario} writes no replays. Allowed: False."
             )
         self.iterations = 1
+        self.seeds_axis = SEEDS_AXIS if config.seeds > 1 else None
         self.runner: HostRunner | None = None
         self._say: Callable[[str], None] = lambda _: None
         self._beginnings: dict[str, Any] = {}
         self._dropped = np.zeros(config.seeds, int)
         """[S] episodes lost since the last log, those of tests included."""
-        self.act = jax.jit(self._act_seeds, donate_argnums=2)
+        self._acts: dict[str, Any] = {}
         self._take_in_round = jax.jit(self._take_in_seeds, donate_argnums=0)
         self._examine = jax.jit(self._examine_seeds)
         self.chunk = self._play_and_learn
@@ -172,7 +173,7 @@ class HostProgram(Program):
         """Stores a round and makes the updates that are due; the log has the axes [1, S, ...] of a chunk."""
         episodes = state.episodes + self.config.batch_size_run
         stored = state.stored + self.config.batch_size_run
-        one = jax.vmap(partial(self._take_in, episodes=episodes, stored=stored), axis_name=SEEDS_AXIS)
+        one = self._for_seeds(partial(self._take_in, episodes=episodes, stored=stored))
         learner, storage, key, t_env, log = one(state.learner, state.storage, state.key, state.t_env, batch, stats)
         after = RunState(learner, storage, key, t_env, episodes, stored, state.squad)
         return after, jax.tree.map(lambda values: values[None], log)
@@ -234,7 +235,35 @@ class HostProgram(Program):
             memory = policy.initial(self.config.batch_size_run, team_key)
             return acting, memory, policy.lineup(memory), act_key, epsilon
 
-        return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key, state.t_env)
+        found: tuple[Any, Any, Lineup | None, Array, Array] = self._for_seeds(one)(
+            state.learner, state.key, state.t_env
+        )
+        return found
+
+    def acting(self, player: str, structure: Any) -> Any:
+        """`_act_seeds` of a player of `beginning`, compiled, for the leaves of its pytree; the memory is used up.
+
+        It is called at every step of every game. To take a player's modules apart each time would take as long as to
+        ask its network.
+        """
+        if player not in self._acts:
+
+            def act(leaves: list[Array], *given: Any) -> tuple[Array, Any, dict[str, Array]]:
+                return self._act_seeds(jax.tree.unflatten(structure, leaves), *given)
+
+            self._acts[player] = jax.jit(act, donate_argnums=2)
+        return self._acts[player]
+
+    def _for_seeds(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function` for all seeds, [S, ...]; with one seed called as it is, which a CPU does faster than mapped."""
+        if self.seeds_axis is not None:
+            return jax.vmap(function, axis_name=self.seeds_axis)
+
+        def alone(*given: Any) -> Any:
+            found = function(*jax.tree.map(lambda leaf: leaf[0], given))
+            return jax.tree.map(lambda leaf: leaf[None], found)
+
+        return alone
 
     def _act_seeds(
         self, player: Any, squad: Any, memory: Any, key: Array, epsilon: Array, t: Array, seen: Observation
@@ -245,7 +274,8 @@ class HostProgram(Program):
             policy = self._play_with(player, squad)
             return policy.act(seen, memory, jax.random.fold_in(key, t), epsilon)
 
-        return jax.vmap(one, axis_name=SEEDS_AXIS)(player, memory, key, epsilon, seen)
+        found: tuple[Array, Any, dict[str, Array]] = self._for_seeds(one)(player, memory, key, epsilon, seen)
+        return found
 
     # ------------------------------------------------------------------------------------------------ tests
 
@@ -295,7 +325,9 @@ class _Choices:
         """Memories and teams of a new round; the same whenever it is called."""
         began = time.perf_counter()
         beginning = self.program.beginning(self.player)
-        self._acting, self._memory, self.lineup, self._key, self._epsilon = beginning(self.state, np.int32(self.first))
+        player, self._memory, self.lineup, self._key, self._epsilon = beginning(self.state, np.int32(self.first))
+        self._leaves, structure = jax.tree.flatten(player)
+        self._act = self.program.acting(self.player, structure)
         self._no_exploring = np.zeros(self.program.config.seeds, np.float32)
         self.seconds += time.perf_counter() - began
 
@@ -305,8 +337,8 @@ class _Choices:
         seeds = self.program.config.seeds
         shaped: list[Any] = [values.reshape(seeds, -1, *values.shape[1:]) for values in seen]
         epsilon = self._no_exploring if last else self._epsilon
-        actions, self._memory, records = self.program.act(
-            self._acting, self.state.squad, self._memory, self._key, epsilon, np.int32(t), Observation(*shaped)
+        actions, self._memory, records = self._act(
+            self._leaves, self.state.squad, self._memory, self._key, epsilon, np.int32(t), Observation(*shaped)
         )
         chosen = np.asarray(actions)
         self.seconds += time.perf_counter() - began

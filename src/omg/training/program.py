@@ -89,6 +89,8 @@ class Program:
         self.updates, self.period = update_rhythm(config)
         self.cuts = self._cuts()
         self.iterations = self._iterations_per_chunk()
+        self.seeds_axis: str | None = SEEDS_AXIS
+        """Name of the mapped axis of the seeds; None where they are not mapped."""
         squad = None if self.team is None else self.team.squad
         start = jax.jit(self._init)
         # Arguments and not constants of the program, so that other players and weights need no other compilation.
@@ -276,7 +278,7 @@ class Program:
         key, update_key = jax.random.split(key)
         batches = replay.sample_indices(key, size, config.buffer_size, self.sequences, self.updates)
         keys = jax.random.split(update_key, self.updates)
-        batches, cuts = choose_cut(self.cuts, storage, batches, SEEDS_AXIS)
+        batches, cuts = choose_cut(self.cuts, storage, batches, self.seeds_axis)
         first = episodes - config.batch_size_run
         reached = first + ((jnp.arange(self.updates) + 1) * config.batch_size_run) // self.updates
 

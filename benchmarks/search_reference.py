@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=6)
     parser.add_argument("--simulations", type=int, default=200)
     parser.add_argument("--samples", type=int, default=3)
-    parser.add_argument("--games", type=int, nargs="*", default=[1, 4, 16, 64], help="games at once")
+    parser.add_argument("--games", type=int, nargs="*", default=[1, 8, 64, 256], help="games at once")
     parser.add_argument("--counts", type=int, nargs="*", default=[50, 100, 400], help="other numbers of simulations")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--plain-trees", type=int, default=2, help="trees that the plain search is timed on, per round")

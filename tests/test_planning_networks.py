@@ -293,3 +293,25 @@ def test_the_judge_asks_each_seats_own_networks() -> None:
         expected = alone(one_of(minds, index), maps[mine], time[mine])
         np.testing.assert_allclose(logits[mine], expected[0], atol=1e-5)
         np.testing.assert_allclose(value[mine], expected[1], atol=1e-5)
+
+
+def test_networks_spelled_out_say_what_they_say_in_a_loop() -> None:
+    maps, time = views(3)
+    stack = made(lambda: jax.vmap(lambda key: MapTrunk(SIZES, key=key))(jax.random.split(jax.random.key(1), 3)))
+    given = (maps.reshape(3, 2, 3, 4, 5), time.reshape(3, 2))
+    ask = [
+        jax.jit(lambda *given, apart=apart: each(lambda trunk, *own: trunk(*own), stack, *given, apart=apart))
+        for apart in (False, True)
+    ]
+    np.testing.assert_allclose(ask[0](*given), ask[1](*given), atol=1e-6)
+
+
+def test_networks_of_large_searches_are_spelled_out() -> None:
+    env = make_env("stag_hunt", size=4, blocks=0)
+    sizes = network_sizes(env, 2)
+    minds = jax.eval_shape(
+        lambda: jax.vmap(lambda key: new_minds(sizes, 4, key))(jax.random.split(jax.random.key(0), 4))
+    )
+    judge = GoalJudge(env, make_goals(env), minds, per_seat=True)
+    assert not judge.many(4 * 63)
+    assert judge.many(4 * 64)

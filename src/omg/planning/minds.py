@@ -33,6 +33,8 @@ from omg.planning.search import own_order
 
 SMALLEST_PART = 16
 """Rows below which a product is not faster any more: reading the weights takes all of its time."""
+MANY_ROWS = 64
+"""Positions of each network from which on it pays to compile all networks of a search for themselves."""
 
 
 class Minds(eqx.Module):
@@ -125,7 +127,8 @@ class GoalJudge:
         if self.goals is not None:
             memory = renewed(self.goals, keys, state, memory)
         seen = self._by_network(seen_by(self.env, state, seat))
-        logits, value = each(lambda own, maps, time: own(maps, time), self.minds.own, *seen)
+        apart = self.many(len(seat))
+        logits, value = each(lambda own, maps, time: own(maps, time), self.minds.own, *seen, apart=apart)
         return logits.reshape(len(seat), -1), value.reshape(-1), memory
 
     def others(
@@ -139,13 +142,21 @@ class GoalJudge:
         def answer(network: CoPlayersNetwork, given: Any, wanted: Array, known: Array) -> Array:
             return where_wanted(partial(self._act, network), given, wanted, known, size)
 
-        said: Array = each(answer, self.minds.others, *given)
+        said: Array = each(answer, self.minds.others, *given, apart=self.many(len(seat)))
         return said.reshape(known.shape)
+
+    def many(self, rows: int) -> bool:
+        """Whether rows of all trees are many enough to compile every network for itself."""
+        return rows >= MANY_ROWS * self._sets
+
+    @property
+    def _sets(self) -> int:
+        """P."""
+        return len(jax.tree.leaves(self.minds)[0])
 
     def _by_network(self, tree: Any) -> Any:
         """Rows of all trees [B, ...] as those of each set of networks, [P, B / P, ...]."""
-        sets = len(jax.tree.leaves(self.minds)[0])
-        return jax.tree.map(lambda leaf: leaf.reshape(sets, -1, *leaf.shape[1:]), tree)
+        return jax.tree.map(lambda leaf: leaf.reshape(self._sets, -1, *leaf.shape[1:]), tree)
 
     def _act(self, network: CoPlayersNetwork, given: Any) -> Array:
         """What the co-players of some trees do, [b, J] int8."""

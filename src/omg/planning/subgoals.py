@@ -67,7 +67,8 @@ class SubgoalJudge(GoalJudge):
             logits, value = minds.own(maps, time, trace.goal)
             return logits, value, trace
 
-        found = each(look, self.minds, *self._by_network((state, seat, memory)))
+        given = self._by_network((state, seat, memory))
+        found = each(look, self.minds, *given, apart=self.many(len(seat)))
         logits, value, trace = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
         return logits, value, trace
 

@@ -123,16 +123,17 @@ def test_what_cannot_learn_in_all_seats_is_refused_before_anything_is_written(
 def test_the_presets_of_social_games(name: str, entropy: float, scripts: set[str], tmp_path: Path) -> None:
     plan = read_plan(name)
     checked = check_plan(plan, tmp_path)
-    assert checked.self_play == tuple(checked.agents) == ("hop", "direct_om", "ppo", "ps_ppo")
-    assert (checked.agent, checked.baselines) == ("hop", ("direct_om", "ppo", "ps_ppo"))
+    assert checked.self_play == tuple(checked.agents) == ("hop", "hop_plus", "direct_om", "ppo", "ps_ppo")
+    assert (checked.agent, checked.baselines) == ("hop", ("hop_plus", "direct_om", "ppo", "ps_ppo"))
     assert (checked.metric, checked.evaluated, checked.env.spec.n_agents) == ("reward_per_player", (), 4)
     for label, config in checked.agents.items():
         assert (config.seeds, config.batch_size_run, config.batch_size, config.buffer_size) == (5, 128, 128, 128)
-        planner = label in ("hop", "direct_om")
-        assert (config.t_max, config.test_nepisode) == ((600_000, 32) if planner else (3_000_000, 128))
+        planner = label in ("hop", "hop_plus", "direct_om")
+        assert (config.t_max, config.test_nepisode) == ((300_000, 64) if planner else (1_500_000, 128))
         assert config.entropy_coef == (0.01 if planner else entropy)
     hop = checked.agents["hop"]
-    assert (hop.hop_simulations, hop.hop_samples, hop.hop_test_simulations, hop.hop_test_samples) == (32, 2, 200, 5)
+    searches = (hop.hop_simulations, hop.hop_samples, hop.hop_test_simulations, hop.hop_test_samples)
+    assert searches == ((64, 2, 100, 5) if name == "snowdrift" else (32, 2, 100, 3))
     assert (plan.pool.heldout, set(plan.pool.scripted)) == ({"lola": 2, "ppo": 2, "ps_ppo": 2}, scripts)
     assert plan.adaptation is not None
     assert plan.adaptation.entrants(["hop"]) == {

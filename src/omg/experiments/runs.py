@@ -113,7 +113,7 @@ def _start(config: Config, log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
         # In a session of its own: Ctrl-C reaches it once, from here.
         return subprocess.Popen(
-            [sys.executable, "-m", "omg.experiments.runs", str(settings)],
+            [sys.executable, "-m", "omg.experiments.runs", str(settings), str(os.getpid())],
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **shared},
@@ -141,9 +141,9 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def main(settings: str) -> int:
-    """What a process of its own does; returns its exit status."""
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+def main(settings: str, parent: int) -> int:
+    """What a process of its own does; returns its exit status. It ends with `parent`, which started it."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         finish(Config.model_validate_json(Path(settings).read_text(encoding="utf-8")))
     except UserError as error:
@@ -155,4 +155,4 @@ def main(settings: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

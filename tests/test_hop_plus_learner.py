@@ -170,14 +170,22 @@ def test_the_loss_agrees_with_loops() -> None:
     assert float(loss) == pytest.approx(np.mean(surprises) + 0.05 * np.mean(divergences), rel=1e-4)
 
 
-def test_bits_are_reconstructed_by_their_cross_entropy() -> None:
-    prior = Prior(20, 2, (5, 5), (1, 3, 4), key=jax.random.PRNGKey(0))
+def test_bits_are_reconstructed_by_their_cross_entropy_and_their_places() -> None:
+    prior = Prior(30, 2, (5, 5), (2, 3, 4), key=jax.random.PRNGKey(0))
     rng = np.random.default_rng(0)
-    bits, subgoal = (rng.random((3, 20)) < 0.4).astype(np.float32), rng.normal(size=(3, 2)).astype(np.float32)
+    bits, subgoal = (rng.random((3, 30)) < 0.4).astype(np.float32), rng.normal(size=(3, 2)).astype(np.float32)
+    # A picture without pieces says nothing about places.
+    bits[0, 12:24] = 0.0
     found, chances = jax.jit(lambda: (prior.reconstruction(subgoal, bits), prior.decode(subgoal)))()
     chance = np.asarray(chances, np.float64)
     assert ((chance > 0) & (chance < 1)).all()
     expected = -np.log(np.where(bits > 0, chance, 1 - chance)).mean(axis=-1)
+    for view, picture in np.ndindex(3, 2):
+        cells = slice(12 * picture, 12 * picture + 12)
+        odds = chance[view, cells] / (1 - chance[view, cells])
+        pieces = bits[view, cells] > 0
+        if pieces.any():
+            expected[view] -= np.log(odds / odds.sum())[pieces].mean() / 12
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
@@ -312,6 +320,18 @@ def test_subgoals_are_compared_with_what_the_co_player_saw() -> None:
     measures = jax.jit(lambda batch: subgoal_measures(Player(), batch, seats, ahead, 2))(whole)  # type: ignore[arg-type]
     assert float(measures["subgoal_future_distance"]) == pytest.approx(0, abs=1e-5)
     assert float(measures["subgoal_present_distance"]) > 0.1
+    assert float(measures["subgoal_place_error"]) == 0
+    moved = []
+    for game in range(GAMES):
+        for seat in range(SEATS):
+            for other in OTHERS[seat]:
+                until = int(min(there()[game, :, seat].sum(), there()[game, :, other].sum()))
+                _, height, width = Perfect.map_shape
+                cells = np.asarray(batch.obs)[game, :, other, : height * width].argmax(axis=-1)
+                place = np.stack(np.divmod(cells, width), axis=-1)
+                moved += [np.abs(place[min(step + ahead, until)] - place[step]).sum() for step in range(until)]
+    assert float(measures["present_place_error"]) == pytest.approx(np.mean(moved), rel=1e-4)
+    assert np.mean(moved) > 0
     assert length.min() > 0
     ratios = []
     for game in range(GAMES):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from omg.envs import make_env
-from omg.modules.convolutions import convolve
+from omg.modules.convolutions import convolve, spread
 from omg.modules.planning import (
     CoPlayersNetwork,
     MapTrunk,
@@ -22,7 +22,7 @@ from omg.modules.planning import (
     masked,
     spread_trunks,
 )
-from omg.modules.planning.spread import SpreadTrunk, spread
+from omg.modules.planning.spread import SpreadTrunk
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
 
@@ -83,6 +83,29 @@ def test_convolutions_spread_over_the_board_are_the_same() -> None:
     cells = rng.random((ROWS, 4, 5, 2)).astype(np.float32)
     expected = jax.jit(convolve)(cells, kernel).reshape(ROWS, -1)
     np.testing.assert_allclose(cells.reshape(ROWS, -1) @ matrix, expected, atol=1e-5)
+
+
+def test_learning_elsewhere_than_on_a_cpu_spreads_its_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    cells, weights = rng.random((6, 3, 4, 2)).astype(np.float32), rng.random((6, 3, 4, 5)).astype(np.float32)
+    kernels = rng.normal(size=(2, 3, 3, 2, 5)).astype(np.float32)
+
+    def learned(cells: jax.Array, kernel: jax.Array) -> jax.Array:
+        return (jax.nn.relu(convolve(cells, kernel)) * weights).sum()
+
+    # Two networks at once, as they are learned.
+    both = jax.vmap(jax.value_and_grad(learned, argnums=(0, 1)), in_axes=(None, 0))
+    value, (by_cells, by_kernel) = jax.jit(both)(cells, kernels)
+    monkeypatch.setattr("omg.modules.convolutions.on_cpu", lambda: False)
+    for many in (1, 100):
+        monkeypatch.setattr("omg.modules.convolutions._MANY_MAPS", many)
+        program = jax.make_jaxpr(lambda *given: both(*given))(cells, kernels)
+        # A matrix from all cells to all cells, or none.
+        assert ("12,5,2" in str(program).replace(" ", "") or "24,60" in str(program)) == (many == 1)
+        found, (found_cells, found_kernel) = jax.jit(lambda *given: both(*given))(cells, kernels)
+        np.testing.assert_allclose(found, value, rtol=1e-5)
+        np.testing.assert_allclose(found_cells, by_cells, atol=1e-5)
+        np.testing.assert_allclose(found_kernel, by_kernel, atol=2e-4)
 
 
 def test_a_search_elsewhere_than_on_a_cpu_spreads_its_networks(monkeypatch: pytest.MonkeyPatch) -> None:

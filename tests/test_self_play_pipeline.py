@@ -113,14 +113,14 @@ def test_what_cannot_learn_in_all_seats_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("name", "entropy", "scripts"),
+    ("name", "steps", "entropy", "scripts"),
     [
-        ("stag_hunt", 0.02, {"random", "nearest_stag", "nearest_hare"}),
-        ("stag_hunt_4h2s", 0.02, {"random", "nearest_stag", "nearest_hare"}),
-        ("snowdrift", 0.01, {"random", "nearest_drift", "never_shovels"}),
+        ("stag_hunt", 200_000, 0.02, {"random", "nearest_stag", "nearest_hare"}),
+        ("stag_hunt_4h2s", 300_000, 0.02, {"random", "nearest_stag", "nearest_hare"}),
+        ("snowdrift", 150_000, 0.01, {"random", "nearest_drift", "never_shovels"}),
     ],
 )
-def test_the_presets_of_social_games(name: str, entropy: float, scripts: set[str], tmp_path: Path) -> None:
+def test_the_presets_of_social_games(name: str, steps: int, entropy: float, scripts: set[str], tmp_path: Path) -> None:
     plan = read_plan(name)
     checked = check_plan(plan, tmp_path)
     assert checked.self_play == tuple(checked.agents) == ("hop", "hop_plus", "direct_om", "ppo", "ps_ppo")
@@ -129,11 +129,12 @@ def test_the_presets_of_social_games(name: str, entropy: float, scripts: set[str
     for label, config in checked.agents.items():
         assert (config.seeds, config.batch_size_run, config.batch_size, config.buffer_size) == (5, 128, 128, 128)
         planner = label in ("hop", "hop_plus", "direct_om")
-        assert (config.t_max, config.test_nepisode) == ((300_000, 64) if planner else (1_500_000, 128))
+        assert (config.t_max, config.test_nepisode) == ((steps, 64) if planner else (700_000, 128))
         assert config.entropy_coef == (0.01 if planner else entropy)
     hop = checked.agents["hop"]
     searches = (hop.hop_simulations, hop.hop_samples, hop.hop_test_simulations, hop.hop_test_samples)
     assert searches == ((64, 2, 100, 5) if name == "snowdrift" else (32, 2, 100, 3))
+    assert hop.hop_exploration == (5 if name == "snowdrift" else None)
     assert (plan.pool.heldout, set(plan.pool.scripted)) == ({"lola": 2, "ppo": 2, "ps_ppo": 2}, scripts)
     assert plan.adaptation is not None
     assert plan.adaptation.entrants(["hop"]) == {

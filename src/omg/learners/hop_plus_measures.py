@@ -7,6 +7,9 @@ compared with what the co-player really saw, as long as both were in the game:
                                after the step; distinct maps hit, divided by the number of views of the episode
     subgoal_future_distance    distance of the decoded view to the view H steps ahead (the last one past the end)
     subgoal_present_distance   distance of the present view to the same: a useful subgoal is nearer than the present
+    subgoal_place_error        rows plus columns between the co-player's likeliest cell in the decoded map and its cell
+                               H steps ahead
+    present_place_error        cells between where it is and the same: how far it moves
     subgoal_probe              accuracy with which a linear classifier reads from a seat's subgoals which player has
                                most of the other seats; fitted on every other episode, scored on the rest
     present_probe              the same from the present view
@@ -27,6 +30,7 @@ from jax import Array
 from omg.components import EpisodeBatch, loss_mask
 from omg.controllers.hop import HOPMac
 from omg.learners.subgoal_measures import comparable, hit_ratio, probe_accuracy, tolerance_of, view_distance
+from omg.modules.maps import MapShape
 from omg.planning.search import own_order
 
 
@@ -64,6 +68,12 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
         "subgoal_future_distance": (view_distance(decoded, future) * weight).sum(),
         "subgoal_present_distance": (view_distance(seen[:, :-1], future) * weight).sum(),
     }
+    if prior.map_shape is not None:
+        places = [_own_place(views, prior.map_shape) for views in (decoded, seen[:, :-1], future)]
+        measures |= {
+            f"{name}_place_error": (jnp.abs(place - places[2]).sum(axis=-1) * weight).sum()
+            for name, place in zip(("subgoal", "present"), places[:2], strict=True)
+        }
     if partners > 1 and batch.players is not None:
         labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
         own = jax.vmap(lambda views, seat: views[:, seat])(batch.obs[:, :-1], seats)
@@ -75,6 +85,12 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
             "probe_chance": jax.nn.one_hot(labels, partners).mean(axis=0).max(),
         }
     return measures
+
+
+def _own_place(views: Array, shape: MapShape) -> Array:
+    """The likeliest cell of the one whose view it is, the first picture's: [..., O] -> [..., 2], row and column."""
+    _, height, width = shape
+    return jnp.stack(jnp.divmod(views[..., : height * width].argmax(axis=-1), width), axis=-1)
 
 
 def _both_there(mac: HOPMac, batch: EpisodeBatch, seats: Array, others: Array) -> Array:

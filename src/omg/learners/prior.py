@@ -1,6 +1,6 @@
 """`am_learner`: the subgoal prior, a variational autoencoder over what seats see, learned from a pool's games.
 
-    loss = error of the reconstruction (mean over features: squared, in normalised units; of bits the cross-entropy)
+    loss = error of the reconstruction (mean over features: squared, in normalised units; of maps see `Prior`)
            + prior_kl_weight * KL(encoding || N(0, 1)) (summed over the subgoal's features)
 
 as a mean over all views, that of an episode's last state included, and the seats. Frozen players act; the learner only

@@ -13,6 +13,10 @@ from jax import Array
 from omg.modules.layers import rows_times, torch_uniform
 
 KERNEL = 3
+_SMALL_BOARD = 64
+"""Cells up to which a matrix over the whole board is worth its zeros."""
+_MANY_MAPS = 512
+"""Maps from which on it is worth being written."""
 
 
 def on_cpu() -> bool:
@@ -22,14 +26,52 @@ def on_cpu() -> bool:
     return name == "cpu"
 
 
-@jax.custom_vjp
 def convolve(x: Array, kernel: Array) -> Array:
     """A convolution with zeros around the map: [B, H, W, C] and [3, 3, C, C'] -> [B, H, W, C'].
 
-    XLA's own one on a CPU, the fastest there for one network without gradients. Otherwise one product of the nine
-    shifted maps side by side: mapped over several networks that is a batched product, where XLA's convolution becomes
-    a grouped one, and its gradient takes many times as long.
+    Mapped over several networks XLA's own convolution becomes a grouped one, and its gradient takes many times as long.
+    For many small maps on a GPU it is one product with a matrix over the whole board instead (`spread`): nothing but
+    the maps themselves is moved, where nine shifted copies of each had taken most of the time.
     """
+    batch, height, width, _ = x.shape
+    if not on_cpu() and batch >= _MANY_MAPS and height * width <= _SMALL_BOARD:
+        return _convolve_spread(x, kernel)
+    return _convolve_shifted(x, kernel)
+
+
+def _convolve_spread(x: Array, kernel: Array) -> Array:
+    batch, height, width, _ = x.shape
+    matrix = spread(kernel, height, width, channels_first=False)
+    return (x.reshape(batch, -1) @ matrix).reshape(batch, height, width, -1)
+
+
+def spread(kernel: Array, height: int, width: int, *, channels_first: bool) -> Array:
+    """The matrix of a convolution with zeros around the board.
+
+    Args:
+        kernel: [3, 3, C, C'].
+        height: H of the board.
+        width: W of the board.
+        channels_first: whether the input's cells come by channel, [C, H, W], instead of [H, W, C].
+
+    Returns:
+        [C * H * W, H * W * C'].
+    """
+    cells = height * width
+    rows, columns = np.divmod(np.arange(cells), width)
+    down, right = (place[:, None] - place[None, :] + KERNEL // 2 for place in (rows, columns))
+    near = (down >= 0) & (down < KERNEL) & (right >= 0) & (right < KERNEL)
+    # Which of the nine weights leads from a cell to another, as a product: the gradient by them is one too.
+    which = near[..., None] & ((down * KERNEL + right)[..., None] == np.arange(KERNEL * KERNEL))
+    chosen = jnp.asarray(which.reshape(cells * cells, -1), kernel.dtype)
+    full = chosen @ kernel.reshape(KERNEL * KERNEL, -1)
+    order = (2, 0, 1, 3) if channels_first else (0, 2, 1, 3)
+    return jnp.transpose(full.reshape(cells, cells, *kernel.shape[2:]), order).reshape(-1, cells * kernel.shape[-1])
+
+
+@jax.custom_vjp
+def _convolve_shifted(x: Array, kernel: Array) -> Array:
+    """XLA's own on a CPU, the fastest there for one network without gradients; or the nine shifted maps together."""
     if on_cpu():
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     return _convolve_unfolded(x, kernel)
@@ -65,7 +107,7 @@ def _convolve_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Arr
     return by_x, by_kernel.reshape(kernel.shape)
 
 
-convolve.defvjp(_convolve_forward, _convolve_backward)
+_convolve_shifted.defvjp(_convolve_forward, _convolve_backward)
 
 
 class Conv3x3(eqx.Module):
@@ -82,8 +124,6 @@ class Conv3x3(eqx.Module):
         self.weight = torch_uniform(weight_key, (KERNEL, KERNEL, in_channels, out_channels), fan_in)
         self.bias = torch_uniform(bias_key, (out_channels,), fan_in)
 
-    def __call__(self, x: Array) -> Array:
-        """[..., C, H, W] -> [..., C', H, W]."""
-        cells = jnp.moveaxis(x.reshape(-1, *x.shape[-3:]), 1, -1)
-        found = jnp.moveaxis(convolve(cells, self.weight) + self.bias, -1, 1)
-        return found.reshape(*x.shape[:-3], *found.shape[1:])
+    def __call__(self, cells: Array) -> Array:
+        """[B, H, W, C] -> [B, H, W, C']."""
+        return convolve(cells, self.weight) + self.bias

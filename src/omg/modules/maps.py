@@ -41,10 +41,11 @@ class MapEncoder(eqx.Module):
         if self.shape is None:
             return vectors
         size = math.prod(self.shape)
-        pictures = vectors[..., :size].reshape(*vectors.shape[:-1], *self.shape)
+        # Cell by cell from the first layer to the last, and picture by picture only before and behind them.
+        cells = jnp.moveaxis(vectors[..., :size].reshape(-1, *self.shape), 1, -1)
         for convolution in self.convolutions:
-            pictures = jax.nn.relu(convolution(pictures))
-        flat = pictures.reshape(*vectors.shape[:-1], -1)
+            cells = jax.nn.relu(convolution(cells))
+        flat = jnp.moveaxis(cells, -1, 1).reshape(*vectors.shape[:-1], -1)
         return jnp.concatenate([flat, vectors[..., size:]], axis=-1)
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.modules.convolutions import KERNEL
+from omg.modules.convolutions import spread
 from omg.modules.planning.networks import MapTrunk
 
 Module = TypeVar("Module")
@@ -65,29 +65,6 @@ class SpreadTrunk(eqx.Module):
         found = jnp.matmul(x, self.weight, preferred_element_type=jnp.float32) + self.bias
         found = found + time.reshape(-1, 1) * self.time
         return found.reshape(*lead, found.shape[-1])
-
-
-def spread(kernel: Array, height: int, width: int, *, channels_first: bool) -> Array:
-    """The matrix of a convolution with zeros around the board.
-
-    Args:
-        kernel: [3, 3, C, C'].
-        height: H of the board.
-        width: W of the board.
-        channels_first: whether the input's cells come by channel, [C, H, W], instead of [H, W, C].
-
-    Returns:
-        [C * H * W, H * W * C'].
-    """
-    rows, columns = np.divmod(np.arange(height * width), width)
-    down, right = (place[:, None] - place[None, :] + KERNEL // 2 for place in (rows, columns))
-    near = (down >= 0) & (down < KERNEL) & (right >= 0) & (right < KERNEL)
-    # Which of the nine weights leads from a cell to another; behind them stands the zero for cells too far apart.
-    which = np.where(near, down * KERNEL + right, KERNEL * KERNEL)
-    weights = jnp.pad(kernel.reshape(-1, *kernel.shape[2:]), ((0, 1), (0, 0), (0, 0)))
-    order = (2, 0, 1, 3) if channels_first else (0, 2, 1, 3)
-    full = jnp.transpose(weights[which], order)
-    return full.reshape(-1, height * width * kernel.shape[-1])
 
 
 def spread_trunks(networks: Module, height: int, width: int) -> Module:

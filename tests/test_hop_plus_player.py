@@ -95,7 +95,7 @@ def grown() -> tuple[Any, Any]:
     @jax.jit
     def search() -> tuple[Any, Any]:
         mind = jax.tree.map(lambda leaf: leaf[1], mac.minds)
-        judge = inference.judge(mind, per_seat=False)
+        judge = inference.judge(mind, per_seat=False, trees=1)
         world, before = steps[1].world, steps[0].after.seats.inferred
         memory = jax.tree.map(lambda leaf: leaf[:, 1], before)
         seat = jnp.ones(GAMES, jnp.int32)
@@ -189,7 +189,7 @@ def test_controls_take_subgoals_away_or_exchange_histories() -> None:
     moment = Moment(world, steps[0].actions, world, seats)
     trees = jax.jit(lambda: shuffled.inference.infer(mac.minds, True, mac.prior, moment, memory, KEY).trees)()
     np.testing.assert_array_equal(trees.memory.hidden[:, :, 0], np.roll(memory.hidden, 1, axis=0))
-    judge: Any = zero.inference.judge(mac.minds, True)
+    judge: Any = zero.inference.judge(mac.minds, True, 1)
     rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[3:]), trees)
     flat: Trace = jax.tree.map(lambda leaf: leaf[: GAMES * SEATS], rows)
     state = jax.tree.map(lambda leaf: jnp.tile(leaf, (SEATS, *(1,) * (leaf.ndim - 1))), world)

@@ -116,6 +116,8 @@ def test_a_search_elsewhere_than_on_a_cpu_spreads_its_networks(monkeypatch: pyte
     assert isinstance(judge.own.trunk, SpreadTrunk)
     assert isinstance(judge.others.trunk, SpreadTrunk)
     assert judge.own.trunk.layers[0].shape == (1, 7 * 16, 16 * 16)
+    few = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds, trees=8).minds, minds)
+    assert isinstance(few.own.trunk, MapTrunk)
 
 
 def test_published_sizes_are_the_defaults() -> None:

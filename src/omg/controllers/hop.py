@@ -181,9 +181,11 @@ class HOPMac(eqx.Module):
         position = game.from_world(state, memory.before)
         moment = Moment(memory.before, last_actions, position, seats)
         inferred = inference.infer(minds, self.every_seat, self.prior, moment, memory.inferred, infer_key)
+        samples = jax.tree.leaves(inferred.trees)[0].shape[2]
+        trees = games * samples * (1 if self.every_seat else seats.shape[1])
         planned = plan_in_parts(
             game,
-            inference.judge(minds, self.every_seat),
+            inference.judge(minds, self.every_seat, trees),
             settings.search,
             position,
             seats,

@@ -157,8 +157,8 @@ def hindsight(goals: GoalSet, state: Any, actions: Array, played: Array) -> Hind
     """Labels every step of played episodes with the goal that each player reached next.
 
     Where being after nothing is a goal, it is the label of all steps behind the last goal that a player reached. The
-    belief in it rises with every goal reached (`beliefs.goals_from_counts`), so this is where it must tell what a player
-    does: left out, those steps made predictions of the snowdrift worse than those without any goals.
+    belief in it rises with every goal reached (`beliefs.goals_from_counts`), so this is where it must tell what a
+    player does: without those steps predictions in the snowdrift were worse than those without any goals.
 
     Args:
         goals: of the game.

@@ -122,8 +122,8 @@ class Inference(Protocol):
         """
         ...
 
-    def judge(self, minds: Minds, per_seat: bool) -> Judge:
-        """Who looks at positions in the trees."""
+    def judge(self, minds: Minds, per_seat: bool, trees: int) -> Judge:
+        """Who looks at positions in the trees, so many for each set of networks."""
         ...
 
     def expect(
@@ -199,9 +199,9 @@ class GoalInference:
         trees = sample_goals(beliefs.belief, goals.codes(state), self.settings.samples, key)
         return Inferred(beliefs, trees, {"belief": beliefs.belief.reshape(*seats.shape, -1)})
 
-    def judge(self, minds: Minds, per_seat: bool) -> Judge:
+    def judge(self, minds: Minds, per_seat: bool, trees: int) -> Judge:
         """See `Inference.judge`."""
-        return GoalJudge(self.game, self.goals, minds, per_seat=per_seat)
+        return GoalJudge(self.game, self.goals, minds, per_seat=per_seat, trees=trees)
 
     def expect(
         self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]
@@ -254,9 +254,9 @@ class ActionInference:
         del minds, per_seat, prior, memory, key
         return Inferred(None, jnp.zeros((*moment.seats.shape, self.settings.samples, 1), jnp.int16), {})
 
-    def judge(self, minds: Minds, per_seat: bool) -> Judge:
+    def judge(self, minds: Minds, per_seat: bool, trees: int) -> Judge:
         """See `Inference.judge`."""
-        return GoalJudge(self.game, None, minds, per_seat=per_seat)
+        return GoalJudge(self.game, None, minds, per_seat=per_seat, trees=trees)
 
     def expect(
         self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]

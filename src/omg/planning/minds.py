@@ -33,6 +33,9 @@ from omg.planning.search import own_order
 
 SMALLEST_PART = 16
 """Rows below which a product is not faster any more: reading the weights takes all of its time."""
+MANY_TREES = 64
+"""Trees from which on networks are spread over the board on a GPU: their matrices are read in every simulation, and for
+few trees that is more than nine shifted copies of the maps."""
 MANY_ROWS = 64
 """Positions of each network from which on it pays to compile all networks of a search for themselves."""
 
@@ -104,7 +107,14 @@ class GoalJudge:
     """
 
     def __init__(
-        self, env: GridGame, goals: GoalSet | None, minds: Minds, *, per_seat: bool = False, parts: int | None = None
+        self,
+        env: GridGame,
+        goals: GoalSet | None,
+        minds: Minds,
+        *,
+        per_seat: bool = False,
+        trees: int = MANY_TREES,
+        parts: int | None = None,
     ) -> None:
         """Holds the game and the networks.
 
@@ -113,11 +123,12 @@ class GoalJudge:
             goals: of the game; None for networks that are not told any.
             minds: the networks.
             per_seat: whether they have a leading axis m, one set for each focal seat.
+            trees: that each set of them is asked about at once.
             parts: into how many parts a batch is cut; 1 for all at once; None: 8 on a CPU, 1 elsewhere.
         """
         self.env, self.goals = env, goals
         self.minds = minds if per_seat else jax.tree.map(lambda leaf: leaf[None], minds)
-        if not on_cpu():
+        if not on_cpu() and trees >= MANY_TREES:
             view = env.map_view
             self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
         self.parts = parts or (8 if on_cpu() else 1)

@@ -27,7 +27,7 @@ from omg.modules.opponent_models import ModelInputs
 from omg.modules.opponent_models.subgoal import EMBEDDING, SubgoalMemory
 from omg.modules.planning import CoPlayersNetwork, each
 from omg.planning.inference import ActionInference, InferenceSettings, Inferred, Moment, where_game
-from omg.planning.minds import GoalJudge, Minds, draw_actions, seen_by, view_of
+from omg.planning.minds import MANY_TREES, GoalJudge, Minds, draw_actions, seen_by, view_of
 
 
 class Trace(NamedTuple):
@@ -51,10 +51,11 @@ class SubgoalJudge(GoalJudge):
         minds: Minds,
         *,
         per_seat: bool = False,
+        trees: int = MANY_TREES,
         parts: int | None = None,
     ) -> None:
         """Holds the game and the networks; arguments as for `GoalJudge`."""
-        super().__init__(env, None, minds, per_seat=per_seat, parts=parts)
+        super().__init__(env, None, minds, per_seat=per_seat, trees=trees, parts=parts)
         self.settings = settings
 
     def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
@@ -132,7 +133,7 @@ class SubgoalFollowing(ActionInference):
         rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[2:]), before)
         state = jax.tree.map(lambda leaf: jnp.tile(leaf, (seats, *(1,) * (leaf.ndim - 1))), moment.state)
         nothing = Trace(rows, jnp.zeros((seats * games, self.own_goal_dim)), jnp.zeros(seats * games, jnp.uint32))
-        trace, record = self.judge(minds, per_seat).follow(state, moment.seats.T.reshape(-1), nothing)
+        trace, record = self.judge(minds, per_seat, trees=0).follow(state, moment.seats.T.reshape(-1), nothing)
 
         def by_game(leaf: Array) -> Array:
             return jnp.swapaxes(leaf.reshape(seats, games, *leaf.shape[1:]), 0, 1)
@@ -152,9 +153,9 @@ class SubgoalFollowing(ActionInference):
         seed = jax.random.bits(key, shape, jnp.uint32)
         return Trace(jax.tree.map(everywhere, before), jnp.zeros((*shape, self.own_goal_dim)), seed)
 
-    def judge(self, minds: Minds, per_seat: bool) -> SubgoalJudge:
+    def judge(self, minds: Minds, per_seat: bool, trees: int) -> SubgoalJudge:
         """See `Inference.judge`."""
-        return SubgoalJudge(self.game, self.settings, minds, per_seat=per_seat)
+        return SubgoalJudge(self.game, self.settings, minds, per_seat=per_seat, trees=trees)
 
     def expect(
         self, others: CoPlayersNetwork, seen: tuple[Array, Array], legal: Array, state: Any, record: dict[str, Array]

@@ -3,8 +3,8 @@
 Both search for all four players of stag_hunt on 6x6 cells: `--samples` trees of `--simulations` simulations for each
 player, every player with its own network and one for its co-players, at full size. The plain search follows one
 branch of one tree at a time on one thread, as such code usually does; it has the same rules, networks and counts, and
-asks all networks in every simulation. It is timed on a few whole trees and scaled to the trees of a step. Rounds of
-both alternate, so that other load on the machine hits both.
+asks all networks in every simulation. It is timed on whole steps of one game, before and after each batched step of
+all games, so that other load on the machine hits both; the ratio is the median over such rounds.
 
     python benchmarks/search_reference.py --output benchmarks/results/search_speed_cpu.json
 """
@@ -221,8 +221,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--games", type=int, nargs="*", default=[1, 8, 64, 256], help="games at once")
     parser.add_argument("--counts", type=int, nargs="*", default=[50, 100, 400], help="other numbers of simulations")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--plain-trees", type=int, default=2, help="trees that the plain search is timed on, per round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plain-steps", type=int, default=2, help="that the plain search is timed on, twice a round")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
 
@@ -242,9 +242,8 @@ def main() -> None:
 
         @jax.jit
         def run(minds: Any, state: Any, sampled: Any) -> Any:
-            return plan(
-                env, GoalJudge(env, goals, minds, per_seat=True), chosen, state, seats, sampled, jax.random.key(3)
-            )
+            judge = GoalJudge(env, goals, minds, per_seat=True, trees=games * args.samples)
+            return plan(env, judge, chosen, state, seats, sampled, jax.random.key(3))
 
         jax.block_until_ready(run(minds, *now))
         return lambda: run(minds, *now)
@@ -258,31 +257,37 @@ def main() -> None:
     trees = PLAYERS * args.samples
     at = plain_position(state, 0)
 
-    def plain_step() -> None:
-        for number in range(args.plain_trees):
+    def plain_steps() -> None:
+        for number in range(trees * args.plain_steps):
             plain.tree(at, number % PLAYERS, [0, 1, 0])
 
     by_games: dict[int, float] = {}
-    plain_times: list[float] = []
     for games in args.games:
-        run = batched(games, args.simulations)
-        by_games[games] = seconds(run, args.rounds) / games
-        plain_times.append(seconds(plain_step, 1) * trees / args.plain_trees)
-        print(
-            f"{games:4d} games at once: {by_games[games]:.4f} s per env step; plain {plain_times[-1]:.2f} s", flush=True
-        )
+        by_games[games] = seconds(batched(games, args.simulations), 2) / games
+        print(f"{games:4d} games at once: {by_games[games]:.4f} s per env step", flush=True)
     by_count = {args.simulations: by_games[most]}
     for count in args.counts:
         by_count[count] = seconds(batched(most, count), 1) / most
-    best = min(by_games.values())
-    per_step = {"plain": round(statistics.median(plain_times), 3), "batched": round(best, 4)}
+    run, plain_times, batched_times = batched(most, args.simulations), [], []
+    for _ in range(args.rounds):
+        before = seconds(plain_steps, 1)
+        batched_times.append(seconds(run, 1) / most)
+        plain_times.append((before + seconds(plain_steps, 1)) / (2 * args.plain_steps))
+        print(f"plain {plain_times[-1]:.3f} s, batched {batched_times[-1]:.4f} s per env step", flush=True)
+    ratios = [one / other for one, other in zip(plain_times, batched_times, strict=True)]
+    per_step = {
+        "plain": round(statistics.median(plain_times), 3),
+        "batched": round(statistics.median(batched_times), 4),
+    }
     result = {
         "game": env.spec.scenario,
         "trees_per_env_step": trees,
         "simulations": args.simulations,
-        "plain_search_timed_on_trees": args.plain_trees * len(args.games),
+        "games": most,
+        "plain_search_timed_on_trees": 2 * trees * args.plain_steps * args.rounds,
         "seconds_per_env_step": per_step,
-        "ratio": round(per_step["plain"] / best, 1),
+        "ratio": round(statistics.median(ratios), 1),
+        "ratio_of_each_round": [round(ratio, 1) for ratio in ratios],
         "seconds_per_env_step_by_games": {str(games): round(value, 4) for games, value in by_games.items()},
         "simulations_per_second_by_games": {
             str(games): round(trees * args.simulations / value) for games, value in by_games.items()

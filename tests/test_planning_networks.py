@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from omg.modules.planning import (
     masked,
     spread_trunks,
 )
+from omg.modules.planning.light import light_trunks, multiplies_bfloat16
 from omg.modules.planning.spread import SpreadTrunk
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
@@ -112,12 +114,37 @@ def test_a_search_elsewhere_than_on_a_cpu_spreads_its_networks(monkeypatch: pyte
     monkeypatch.setattr("omg.planning.minds.on_cpu", lambda: False)
     env = make_env("stag_hunt", size=4, blocks=0)
     minds = jax.eval_shape(lambda: new_minds(network_sizes(env, 2), 4, jax.random.key(0)))
-    judge = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds).minds, minds)
+    judge = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds, trees=64).minds, minds)
     assert isinstance(judge.own.trunk, SpreadTrunk)
     assert isinstance(judge.others.trunk, SpreadTrunk)
     assert judge.own.trunk.layers[0].shape == (1, 7 * 16, 16 * 16)
     few = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds, trees=8).minds, minds)
     assert isinstance(few.own.trunk, MapTrunk)
+
+
+def test_a_search_on_a_cpu_that_multiplies_bfloat16_has_light_networks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flags = tmp_path / "cpuinfo"
+    monkeypatch.setattr("omg.modules.planning.light._CPU_FLAGS", flags)
+    for text, fast in ((None, False), ("flags : avx2 fma", False), ("flags : avx2 avx512_bf16 fma", True)):
+        if text is not None:
+            flags.write_text(text)
+        multiplies_bfloat16.cache_clear()
+        assert multiplies_bfloat16() == fast
+    env = make_env("stag_hunt", size=4, blocks=0)
+    minds = jax.eval_shape(lambda: new_minds(network_sizes(env, 2), 4, jax.random.key(0)))
+    for trees, dtype in ((64, jnp.bfloat16), (8, jnp.float32)):
+        judge = jax.eval_shape(lambda minds, n=trees: GoalJudge(env, make_goals(env), minds, trees=n).minds, minds)
+        assert judge.own.trunk.dense.weight.dtype == judge.others.trunk.dense.weight.dtype == dtype
+        assert judge.own.policy.weight.dtype == judge.own.trunk.kernels[0].dtype == jnp.float32
+    multiplies_bfloat16.cache_clear()
+    maps, time = views(0)
+    own = made(lambda: PolicyValueNetwork(replace(SIZES, goal_dim=0), key=jax.random.key(0)))
+    found, expected = jax.jit(lambda own: (light_trunks(own)(maps, time), own(maps, time)))(own)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, atol=0.01 * float(np.abs(other).max()))
 
 
 def test_published_sizes_are_the_defaults() -> None:

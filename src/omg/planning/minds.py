@@ -24,6 +24,8 @@ from omg.modules.planning import (
     PlanningSizes,
     PolicyValueNetwork,
     each,
+    light_trunks,
+    multiplies_bfloat16,
     on_cpu,
     redrawn,
     spread_trunks,
@@ -35,7 +37,7 @@ SMALLEST_PART = 16
 """Rows below which a product is not faster any more: reading the weights takes all of its time."""
 MANY_TREES = 64
 """Trees from which on networks are spread over the board on a GPU: their matrices are read in every simulation, and for
-few trees that is more than nine shifted copies of the maps."""
+few trees that is more than nine shifted copies of the maps. On some CPUs they have bfloat16 in their wide layer."""
 MANY_ROWS = 64
 """Positions of each network from which on it pays to compile all networks of a search for themselves."""
 
@@ -113,7 +115,7 @@ class GoalJudge:
         minds: Minds,
         *,
         per_seat: bool = False,
-        trees: int = MANY_TREES,
+        trees: int = 1,
         parts: int | None = None,
     ) -> None:
         """Holds the game and the networks.
@@ -123,14 +125,17 @@ class GoalJudge:
             goals: of the game; None for networks that are not told any.
             minds: the networks.
             per_seat: whether they have a leading axis m, one set for each focal seat.
-            trees: that each set of them is asked about at once.
+            trees: that each set of them is asked about at once; for many it is made ready first (`MANY_TREES`).
             parts: into how many parts a batch is cut; 1 for all at once; None: 8 on a CPU, 1 elsewhere.
         """
         self.env, self.goals = env, goals
         self.minds = minds if per_seat else jax.tree.map(lambda leaf: leaf[None], minds)
-        if not on_cpu() and trees >= MANY_TREES:
+        if trees >= MANY_TREES:
             view = env.map_view
-            self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
+            if not on_cpu():
+                self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
+            elif multiplies_bfloat16():
+                self.minds = light_trunks(self.minds)
         self.parts = parts or (8 if on_cpu() else 1)
 
     def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:

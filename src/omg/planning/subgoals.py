@@ -27,7 +27,7 @@ from omg.modules.opponent_models import ModelInputs
 from omg.modules.opponent_models.subgoal import EMBEDDING, SubgoalMemory
 from omg.modules.planning import CoPlayersNetwork, each
 from omg.planning.inference import ActionInference, InferenceSettings, Inferred, Moment, where_game
-from omg.planning.minds import MANY_TREES, GoalJudge, Minds, draw_actions, seen_by, view_of
+from omg.planning.minds import GoalJudge, Minds, draw_actions, seen_by, view_of
 
 
 class Trace(NamedTuple):
@@ -51,7 +51,7 @@ class SubgoalJudge(GoalJudge):
         minds: Minds,
         *,
         per_seat: bool = False,
-        trees: int = MANY_TREES,
+        trees: int = 1,
         parts: int | None = None,
     ) -> None:
         """Holds the game and the networks; arguments as for `GoalJudge`."""

@@ -1,5 +1,6 @@
 """The networks of a planning player: what it would do itself, and what each of the others will do."""
 
+from omg.modules.planning.light import light_trunks, multiplies_bfloat16
 from omg.modules.planning.networks import (
     CoPlayersNetwork,
     MapTrunk,
@@ -18,7 +19,9 @@ __all__ = [
     "PlanningSizes",
     "PolicyValueNetwork",
     "each",
+    "light_trunks",
     "masked",
+    "multiplies_bfloat16",
     "on_cpu",
     "redrawn",
     "spread_trunks",

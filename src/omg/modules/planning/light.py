@@ -1,0 +1,44 @@
+"""The same networks with their wide layer in bfloat16, for searches on CPUs that multiply such numbers twice as fast.
+
+The wide layer has most of a network's weights and a third of its time. As on a GPU (`spread`), what a search looks up
+are guesses, and it averages hundreds of them; learning uses the networks as they are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from omg.modules.planning.networks import MapTrunk
+
+Module = TypeVar("Module")
+_CPU_FLAGS = Path("/proc/cpuinfo")
+_FAST = {"avx512_bf16", "amx_bf16"}
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether this machine's CPU has instructions for products of bfloat16; where that is not known, it has not."""
+    try:
+        words = set(_CPU_FLAGS.read_text(encoding="utf-8", errors="replace").split())
+    except OSError:
+        return False
+    return bool(words & _FAST)
+
+
+def light_trunks(networks: Module) -> Module:
+    """Some networks, with or without leading axes, with the wide layers of all their trunks in bfloat16."""
+
+    def is_trunk(node: object) -> bool:
+        return isinstance(node, MapTrunk)
+
+    def light(node: MapTrunk) -> MapTrunk:
+        return eqx.tree_at(lambda trunk: trunk.dense.weight, node, node.dense.weight.astype(jnp.bfloat16))
+
+    changed: Module = jax.tree.map(lambda node: light(node) if is_trunk(node) else node, networks, is_leaf=is_trunk)
+    return changed

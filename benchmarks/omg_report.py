@@ -36,6 +36,7 @@ NAMES = {
     "omg_inferred": "OMG, Q learns with inferred ones only",
     "omg_random": "OMG, random selector",
     "best_response": "IQL, all last actions, trained with these",
+    "omg_weak_prior": "OMG, prior of 4,000 steps",
 }
 LOWER_IS_BETTER = {"ep_length"}
 ROUNDED = 4

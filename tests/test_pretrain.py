@@ -15,9 +15,10 @@ from omg.components.files import name_leaves
 from omg.config import Config, resolve, translate
 from omg.errors import UserError
 from omg.experiments import pretrain, prior_config
-from omg.pools import Pool, load_prior, pool_prior
+from omg.pools import Pool, PriorCard, load_prior, pool_prior
 from omg.tracking import RunFolder
 from omg.training.program import Program
+from omg.training.start import about_prior
 from tiny import GAME, SETTINGS, tiny_config, tiny_pool
 
 QUICK = {**SETTINGS, "t_max": 300, "subgoal_dim": 4}
@@ -176,3 +177,14 @@ def test_nobody_to_learn_from_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match=r"the pool has no members in the set 'training'\. It has: nobody"):
         pretrain(empty.path, config, quiet=True)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_run_says_how_good_its_prior_is() -> None:
+    def said(explained: float | None, map_shape: tuple[int, ...] | None = None) -> str:
+        results = {} if explained is None else {"test_prior_explained": explained}
+        return about_prior(PriorCard("sc2", "8m", False, 80, 64, 60_906, results=results, map_shape=map_shape))
+
+    assert about_prior(None) == "none given, it is learned along with the agent"
+    assert said(0.98) == "pre-trained on 60,906 steps, explains 98% of what seats see"
+    assert said(0.78).startswith("pre-trained on 60,906 steps, explains 78% of what seats see; with so little, ")
+    assert said(None) == said(0.2, (7, 8, 8)) == "pre-trained on 60,906 steps"

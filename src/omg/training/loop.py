@@ -25,6 +25,7 @@ from omg.errors import UserError
 from omg.runners import GamesFailedError
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
+from omg.training.start import about_prior
 from omg.training.summary import Row, Summary, episode_rows
 
 
@@ -194,8 +195,7 @@ class Trainer:
         program = self.program
         lines: list[str] = []
         if self.config.learner in SUBGOAL_LEARNERS:
-            found = "pre-trained" if program.prior is not None else "none given, it is learned along with the agent"
-            lines.append(f"subgoal prior: {found}")
+            lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
         if program.team is None:
             return lines
         names = program.team.names

@@ -78,7 +78,7 @@ class Program:
         self.partners = 0 if self.team is None else self.team.squad.size
         draw = None if self.team is None else self.team.draw
         self.learner = build_learner(config, self.spec, draw, self.partners)
-        self.prior = load_prior_for(config, self.spec)
+        self.prior, self.prior_card = load_prior_for(config, self.spec)
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
         if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
             self.learner.learns_prior = self.prior is None

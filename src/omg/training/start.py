@@ -17,24 +17,26 @@ from omg.controllers import build_mac
 from omg.envs import EnvSpec
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
-from omg.pools import Agent, Pool, is_pool, load_agent, load_prior, pool_prior
+from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_prior, pool_prior
 
 _FIRST_LAYER = "fc1.weight"
+_ENOUGH_EXPLAINED = 0.9
+"""On 8m a prior that explained 78 % cost OMG 6 to 12 points beside one with 98 % (`benchmarks/results/omg`)."""
 
 
-def load_prior_for(config: Config, spec: EnvSpec) -> Prior | None:
-    """The pre-trained prior of a run with `omg_am`: `prior_path`, else the pool's; None when there is none.
+def load_prior_for(config: Config, spec: EnvSpec) -> tuple[Prior | None, PriorCard | None]:
+    """The pre-trained prior of a run with `omg_am`, and its card: `prior_path`, else the pool's; None without one.
 
     Raises:
         UserError: it was made for another game, view or subgoal width; names both.
     """
     if config.learner not in SUBGOAL_LEARNERS:
-        return None
+        return None, None
     path = config.prior_path
     if path is None and config.init_param_path is not None:
         path = pool_prior(config.init_param_path)
     if path is None:
-        return None
+        return None, None
     prior, card = load_prior(path)
     width = spec.state_dim if config.obs_is_state else spec.obs_dim
     for key, stored, needed in (
@@ -50,7 +52,21 @@ def load_prior_for(config: Config, spec: EnvSpec) -> Prior | None:
                 f"prior_path: the prior {path} was made with {key}={stored} ({card.features} input features), but the "
                 f"run has {key}={needed} ({width} features). Pre-train one for this run, or change {key}."
             )
-    return prior
+    return prior, card
+
+
+def about_prior(card: PriorCard | None) -> str:
+    """What a user should know about the prior of a run."""
+    if card is None:
+        return "none given, it is learned along with the agent"
+    text = f"pre-trained on {card.t_env:,} steps"
+    explained = card.results.get("test_prior_explained")
+    # Of bits in maps even a good one explains little: most of them never change.
+    if explained is None or card.map_shape is not None:
+        return text
+    text += f", explains {explained:.0%} of what seats see"
+    weak = "; with so little, subgoals may cost more than they bring: pre-train it for longer"
+    return text + (weak if explained < _ENOUGH_EXPLAINED else "")
 
 
 def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -> dict[str, Array] | None:

@@ -147,8 +147,7 @@ class Hindsight(NamedTuple):
     code: Array
     """[B, T, A] int32, the code of the goal that the player reached next; 0 where unknown."""
     known: Array
-    """[B, T, A] bool: steps to learn from. False behind the episode and, unless being after nothing is a goal, behind
-    the last one that a player reached."""
+    """[B, T, A] bool: steps to learn from. False behind the last goal a player reached, and behind the episode."""
     outcome: Array
     """[B, A] int32, see `GoalSet.outcome`."""
 
@@ -156,9 +155,7 @@ class Hindsight(NamedTuple):
 def hindsight(goals: GoalSet, state: Any, actions: Array, played: Array) -> Hindsight:
     """Labels every step of played episodes with the goal that each player reached next.
 
-    Where being after nothing is a goal, it is the label of all steps behind the last goal that a player reached. The
-    belief in it rises with every goal reached (`beliefs.goals_from_counts`), so this is where it must tell what a
-    player does: without those steps predictions in the snowdrift were worse than those without any goals.
+    Where being after nothing is a goal, it is the label of players who reached nothing in the whole episode.
 
     Args:
         goals: of the game.
@@ -176,7 +173,7 @@ def hindsight(goals: GoalSet, state: Any, actions: Array, played: Array) -> Hind
     )
     code, known = next_reached(codes, played)
     if goals.idle is not None:
-        nothing = ~known & played[..., None]
+        nothing = ~jnp.any(reached >= 0, axis=1, keepdims=True) & played[..., None]
         code, known = jnp.where(nothing, goals.idle, code), known | nothing
     return Hindsight(code, known, goals.outcome(reached))
 

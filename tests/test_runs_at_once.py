@@ -42,8 +42,11 @@ def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
     assert here.status() == "finished"
     lines: list[str] = []
     configs = {f"run{seed}": tiny(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)}
+    started = time.perf_counter()
     spent = finish_all(configs, 2, tmp_path / "logs", lines.append)
     assert set(spent) == set(configs)
+    # Side by side they took no longer than it took.
+    assert sum(spent.values()) == pytest.approx(time.perf_counter() - started, abs=0.1)
     assert [line.split(":")[0] for line in lines[:2]] == ["run1", "run2"]
     assert all(line.split(": ")[1].startswith("finished") for line in lines[2:])
     assert (tmp_path / "logs" / "run1.log").stat().st_size > 0

@@ -8,7 +8,6 @@ what has changed together with everything that depends on it.
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -269,12 +268,9 @@ class _Pipeline:
         """Brings the runs of several agents to their end at once, each in a process of its own."""
         mine = {part.name: part for part in parts if self.ledger.begin(part, anew=anew)}
         configs = {label: self.checked.agents[label] for label in mine}
-        started = time.perf_counter()
         spent = finish_all(configs, self.jobs, self.checked.folder / "logs", self.ledger.say)
-        # Side by side they took less time than one after the other: each has its share of what went by.
-        share = (time.perf_counter() - started) / max(sum(spent.values()), 1e-9)
         for label, seconds in spent.items():
-            self.ledger.spend(mine[label], seconds * min(share, 1.0))
+            self.ledger.spend(mine[label], seconds)
 
     # --------------------------------------------------------------------------------------------------- evaluation
 

@@ -70,7 +70,8 @@ def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callab
         say: prints a line.
 
     Returns:
-        Label -> wall time in seconds of every run that there was something to do for.
+        Label -> share of the wall time, in seconds, of every run that there was something to do for: together what
+        went by, however many ran side by side.
 
     Raises:
         UserError: a run failed; the others were brought to their end first.
@@ -79,6 +80,7 @@ def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callab
     waiting = {label: config for label, config in configs.items() if not is_over(Path(config.local_results_path))}
     running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
     seconds: dict[str, float] = {}
+    begun = time.perf_counter()
     failed: list[str] = []
     try:
         while waiting or running:
@@ -101,7 +103,8 @@ def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callab
         _stop([process for process, _ in running.values()])
     if failed:
         raise UserError(f"{failed[0]}: {_last_line(logs / f'{failed[0]}.log')}")
-    return seconds
+    share = (time.perf_counter() - begun) / max(sum(seconds.values()), 1e-9)
+    return {label: spent * share for label, spent in seconds.items()}
 
 
 def _start(config: Config, log: Path) -> subprocess.Popen[bytes]:

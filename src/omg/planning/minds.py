@@ -36,10 +36,9 @@ from omg.planning.search import own_order
 SMALLEST_PART = 16
 """Rows below which a product is not faster any more: reading the weights takes all of its time."""
 MANY_TREES = 64
-"""Trees from which on networks are spread over the board on a GPU: their matrices are read in every simulation, and for
-few trees that is more than nine shifted copies of the maps. On some CPUs they have bfloat16 in their wide layer."""
-MANY_ROWS = 64
-"""Positions of each network from which on it pays to compile all networks of a search for themselves."""
+"""Trees of each set of networks from which on a search makes them ready first. On a GPU they are spread over the board:
+their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps. On a
+CPU every one of them is compiled for itself, and has bfloat16 in its wide layer where the CPU can."""
 
 
 class Minds(eqx.Module):
@@ -130,7 +129,8 @@ class GoalJudge:
         """
         self.env, self.goals = env, goals
         self.minds = minds if per_seat else jax.tree.map(lambda leaf: leaf[None], minds)
-        if trees >= MANY_TREES:
+        self.large = trees >= MANY_TREES
+        if self.large:
             view = env.map_view
             if not on_cpu():
                 self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
@@ -143,8 +143,7 @@ class GoalJudge:
         if self.goals is not None:
             memory = renewed(self.goals, keys, state, memory)
         seen = self._by_network(seen_by(self.env, state, seat))
-        apart = self.many(len(seat))
-        logits, value = each(lambda own, maps, time: own(maps, time), self.minds.own, *seen, apart=apart)
+        logits, value = each(lambda own, maps, time: own(maps, time), self.minds.own, *seen, apart=self.large)
         return logits.reshape(len(seat), -1), value.reshape(-1), memory
 
     def others(
@@ -158,12 +157,8 @@ class GoalJudge:
         def answer(network: CoPlayersNetwork, given: Any, wanted: Array, known: Array) -> Array:
             return where_wanted(partial(self._act, network), given, wanted, known, size)
 
-        said: Array = each(answer, self.minds.others, *given, apart=self.many(len(seat)))
+        said: Array = each(answer, self.minds.others, *given, apart=self.large)
         return said.reshape(known.shape)
-
-    def many(self, rows: int) -> bool:
-        """Whether rows of all trees are many enough to compile every network for itself."""
-        return rows >= MANY_ROWS * self._sets
 
     @property
     def _sets(self) -> int:

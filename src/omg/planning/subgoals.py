@@ -69,7 +69,7 @@ class SubgoalJudge(GoalJudge):
             return logits, value, trace
 
         given = self._by_network((state, seat, memory))
-        found = each(look, self.minds, *given, apart=self.many(len(seat)))
+        found = each(look, self.minds, *given, apart=self.large)
         logits, value, trace = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
         return logits, value, trace
 

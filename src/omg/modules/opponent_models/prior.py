@@ -8,7 +8,7 @@ Views that begin with a binary map may be read as what they are (`map_shape`): c
 are reconstructed as bits, by their cross-entropy. Nothing is brought to another scale then; all numbers lie within 0
 and 1. Beside the bits it counts *where* the pieces of each picture are (`place_cross_entropy`). By bits alone a player,
 one of a picture's many cells, hardly weighs anything beside the obstacles: after 2,000 steps on the stag hunt such a
-prior named a player's cell no better than chance, and with places it did in more than half of all views.
+prior named a player's cell hardly better than chance, and with places it did in more than half of all views.
 """
 
 from __future__ import annotations

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
-from omg.modules.planning.networks import MapTrunk
+from omg.modules.planning.networks import MapTrunk, with_trunks
 
 Module = TypeVar("Module")
 _CPU_FLAGS = Path("/proc/cpuinfo")
@@ -34,11 +33,7 @@ def multiplies_bfloat16() -> bool:
 def light_trunks(networks: Module) -> Module:
     """Some networks, with or without leading axes, with the wide layers of all their trunks in bfloat16."""
 
-    def is_trunk(node: object) -> bool:
-        return isinstance(node, MapTrunk)
+    def light(trunk: MapTrunk) -> MapTrunk:
+        return eqx.tree_at(lambda each: each.dense.weight, trunk, trunk.dense.weight.astype(jnp.bfloat16))
 
-    def light(node: MapTrunk) -> MapTrunk:
-        return eqx.tree_at(lambda trunk: trunk.dense.weight, node, node.dense.weight.astype(jnp.bfloat16))
-
-    changed: Module = jax.tree.map(lambda node: light(node) if is_trunk(node) else node, networks, is_leaf=is_trunk)
-    return changed
+    return with_trunks(networks, light)

@@ -138,6 +138,16 @@ class MapTrunk(eqx.Module):
         return x.reshape(*lead, x.shape[-1])
 
 
+def with_trunks(networks: Module, change: Callable[[MapTrunk], Any]) -> Module:
+    """Some networks with something else in place of each of their trunks."""
+
+    def is_trunk(node: object) -> bool:
+        return isinstance(node, MapTrunk)
+
+    changed: Module = jax.tree.map(lambda node: change(node) if is_trunk(node) else node, networks, is_leaf=is_trunk)
+    return changed
+
+
 class CoPlayersNetwork(eqx.Module):
     """pi_j(a | s, t, g): what each of J co-players will do if g is what it wants.
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from omg.modules.convolutions import spread
-from omg.modules.planning.networks import MapTrunk
+from omg.modules.planning.networks import MapTrunk, with_trunks
 
 Module = TypeVar("Module")
 _DTYPE = jnp.bfloat16
@@ -69,11 +69,4 @@ class SpreadTrunk(eqx.Module):
 
 def spread_trunks(networks: Module, height: int, width: int) -> Module:
     """Some networks without leading axes, with all their trunks spread over a board."""
-
-    def is_trunk(node: object) -> bool:
-        return isinstance(node, MapTrunk)
-
-    changed: Module = jax.tree.map(
-        lambda node: SpreadTrunk(node, height, width) if is_trunk(node) else node, networks, is_leaf=is_trunk
-    )
-    return changed
+    return with_trunks(networks, lambda trunk: SpreadTrunk(trunk, height, width))

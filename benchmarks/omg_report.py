@@ -32,10 +32,14 @@ NAMES = {
     "omg_zero": "OMG, subgoal zeroed",
     "omg_optimistic_all": "OMG, all last actions",
     "omg_horizon_1": "OMG, horizon 1",
+    "omg_horizon_3": "OMG, horizon 3",
     "omg_horizon_10": "OMG, horizon 10",
     "omg_inferred": "OMG, Q learns with inferred ones only",
+    "omg_selected": "OMG, Q learns with selected ones only",
     "omg_random": "OMG, random selector",
-    "best_response": "IQL, all last actions, trained with these",
+    "omg_next": "OMG, next state selected",
+    "omg_third": "OMG, third state selected",
+    "best_response": "trained with these partners themselves",
     "omg_weak_prior": "OMG, prior of 4,000 steps",
 }
 LOWER_IS_BETTER = {"ep_length"}

@@ -16,7 +16,7 @@ from omg.config import resolve
 from omg.controllers import TeamDraw, TeamPart
 from omg.envs import make_env
 from omg.envs.grid import GridGame
-from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, _columns, _inputs
+from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, _columns, _inputs, turned_episodes
 from omg.learners.hop_plus_measures import subgoal_measures
 from omg.modules.opponent_models import Prior
 from omg.modules.opponent_models.gaussians import sample
@@ -26,6 +26,8 @@ OTHERS = np.array([[1, 2], [0, 2], [0, 1]])
 SMALL: dict[str, Any] = {
     "hop_simulations": 2, "hop_samples": 1, "hop_hidden_dim": 12, "hop_epochs": 1, "hop_minibatches": 2, "lr": 1e-3,
     "subgoal_dim": D, "am_hidden_dim": 6, "omg_horizon": H, "omg_sample": False, "omg_kl_weight": 0.05,
+    # The same lessons again and again, so that losses can be compared.
+    "hop_symmetries": False,
 }  # fmt: skip
 KEY = jax.random.PRNGKey(4)
 
@@ -218,7 +220,7 @@ def test_updates_lower_all_losses() -> None:
 
 
 def test_a_given_prior_stays_as_it_is() -> None:
-    made = learner()
+    made = learner(hop_symmetries=True)
     made.learns_prior = False
     state = jax.eval_shape(made.init, KEY)
     assert state.model_opt_state[0].mu[1] is None
@@ -243,6 +245,31 @@ def test_learning_never_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.eval_shape(lambda state, batch: made.update(state, batch, 0, 0, KEY), state, batch)
     with pytest.raises(AssertionError, match="a game was played"):
         jax.eval_shape(lambda: started()[1].mac.game.reset(KEY, 1))
+
+
+def test_turned_episodes_are_played_by_the_same_rules() -> None:
+    made, state = started()
+    game, batch = state.mac.game, made.keep(episodes())
+
+    @jax.jit
+    def turn_and_play(key: jax.Array) -> Any:
+        turned = turned_episodes(game.map_view, batch, key)
+        before = game.from_world(turned.state[:, :-1].reshape(GAMES * STEPS, -1))
+        after, rewards, _ = game.advance(before, turned.actions[:, :-1].reshape(GAMES * STEPS, -1))
+        return turned, game.world(after), rewards, game.legal(before)
+
+    turned, after, rewards, legal = jax.device_get(turn_and_play(KEY))
+    played = np.asarray(batch.filled)[:, :-1]
+    np.testing.assert_allclose(after.reshape(GAMES, STEPS, -1)[played], turned.state[:, 1:][played], atol=1e-6)
+    np.testing.assert_allclose(
+        rewards.reshape(GAMES, STEPS, -1)[played], np.asarray(batch.reward)[:, :-1][played], atol=1e-6
+    )
+    policy, here = turned.records["search_policy"][:, :-1], legal.reshape(GAMES, STEPS, SEATS, -1)
+    assert (policy[played][~here[played]] == 0).all()
+    differs = (turned.state != np.asarray(batch.state)).any(axis=(1, 2))
+    # Each in a way of its own; one of the eight leaves it as it is.
+    assert differs.mean() > 0.5
+    assert (turned.actions != np.asarray(batch.actions)).any()
 
 
 def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:

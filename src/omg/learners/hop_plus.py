@@ -10,7 +10,8 @@ Everything comes from the round just played; nothing is ever played for learning
 2. *Policies and value* (HOP, see `omg.learners.hop`), told the inferred subgoals, or with a chance that falls to zero
    the selected ones (`omg_q_input`).
 
-Both start from what the networks that played infer and select.
+Both start from what the networks that played infer and select. A subgoal cannot be turned like a position can, but a
+whole episode can before anything is inferred from it: with `hop_symmetries` each is turned or mirrored at random.
 
 Steps in which a co-player has left, or the focal player has, count nowhere.
 
@@ -31,7 +32,9 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, loss_mask, view_mask
 from omg.controllers import TeamDraw
 from omg.controllers.hop import HOPMac
-from omg.learners.hop import HOPLearner
+from omg.envs.grid.symmetry import symmetries
+from omg.envs.grid.view import MapView
+from omg.learners.hop import SEARCH_POLICY, HOPLearner
 from omg.learners.hop_plus_measures import subgoal_measures
 from omg.learners.prior import prior_loss
 from omg.learners.subgoals import VALUED_MODES, Selection, mix_subgoals, past_the_end, select_goals, selection_metrics
@@ -127,7 +130,9 @@ class HOPPlusLearner(HOPLearner):
             prior is learned along, `prior_loss`; `omg_selected_share`, and of the selection `omg_offset_mean`,
             `omg_offset_1` ... `omg_offset_H`, `omg_value_spread`.
         """
-        goal_key, model_key, study_key = jax.random.split(key, 3)
+        turn_key, goal_key, model_key, study_key = jax.random.split(key, 4)
+        if self.config.hop_symmetries:
+            batch = turned_episodes(state.mac.game.map_view, batch, turn_key)
         views, sequences = self._watch(state.mac, batch)
         selection, goals, share = self._goals(state.mac, views, sequences, t_env, goal_key)
         mac, opt_state, metrics = self._learn_model(state, views, sequences, selection, model_key)
@@ -283,6 +288,38 @@ class HOPPlusLearner(HOPLearner):
         mean, log_var = (_side_by_side(_rows(values)) for values in (goal.mean, goal.log_var))
         mask, known = _rows(part.mask), _rows(part.known)
         return model.subgoal_loss(played, mean, log_var, mask, self.config.omg_kl_weight, key, known)
+
+
+def turned_episodes(view: MapView, batch: EpisodeBatch, key: Array) -> EpisodeBatch:
+    """The same episodes on boards that are turned or mirrored, each in a way of its own.
+
+    Args:
+        view: Where things are in a state.
+        batch: As a planner keeps it: states, actions and what the search found; without views and masks of seats.
+        key: Consumed.
+    """
+    tables = symmetries(view.height, view.width, view.actions)
+    way = jax.random.randint(key, batch.filled.shape[:1], 0, len(tables.cell_from))
+    cell_from, action_from, action_to = (
+        jnp.asarray(table)[way] for table in (tables.cell_from, tables.action_from, tables.action_to)
+    )
+
+    def actions_turned(by_action: Array) -> Array:
+        return jnp.take_along_axis(by_action, action_from[:, None, None], axis=-1)
+
+    maps, last = view.maps(batch.state), view.last_actions(batch.state)
+    cells = maps.reshape(*maps.shape[:3], -1)
+    state = [
+        jnp.take_along_axis(cells, cell_from[:, None, None], axis=-1).reshape(*maps.shape[:2], -1),
+        view.time(batch.state),
+        actions_turned(last).reshape(*last.shape[:2], -1),
+    ]
+    actions = jnp.take_along_axis(action_to[:, None], batch.actions.astype(jnp.int32), axis=-1)
+    return batch._replace(
+        state=jnp.concatenate(state, axis=-1),
+        actions=actions,
+        records={**batch.records, SEARCH_POLICY: actions_turned(batch.records[SEARCH_POLICY])},
+    )
 
 
 def candidate_values(own: PolicyValueNetwork, weighed: Array, inferred: Array, goals: Array, horizon: int) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,19 +134,24 @@ def test_what_has_changed_is_done_again_with_all_that_depends_on_it(
 
 
 def test_parts_begin_as_soon_as_what_they_need_is_done(fake: SimpleNamespace, here: list[str], tmp_path: Path) -> None:
-    go(tmp_path, jobs=2)
+    go(tmp_path, jobs=3)
     assert [title for title in here if not title.startswith("end of")] == [
-        *("prior", "train d3qn", "train omg", "evaluate scores d3qn"),
-        *("evaluate scores omg", "evaluate scores untrained", "evaluate cross-play", "evaluate diagnostics omg"),
+        *("prior", "train d3qn", "evaluate cross-play", "train omg", "evaluate scores d3qn"),
+        *("evaluate scores untrained", "evaluate scores omg", "evaluate diagnostics omg"),
     ]
-    assert here[2:6] == ["end of prior", "train omg", "end of train d3qn", "evaluate scores d3qn"]
+    assert here[3:7] == ["end of prior", "train omg", "end of train d3qn", "evaluate scores d3qn"]
     assert json.loads((tmp_path / "stages" / "train" / "omg.json").read_text())["seconds"] == 1.0
     # One part alone needs no process of its own.
     del here[:]
     assert go(tmp_path, "evaluation.crossplay_episodes=5", jobs=2) == ["evaluate cross-play", *AFTER]
     assert here == []
-    # A part made anew is not mixed with what was made from the old one.
-    go(tmp_path, start="train", jobs=2)
+    # Nothing is made from what is about to be made anew, be it done or not.
+    go(tmp_path, start="train", jobs=3)
+    assert here.index("end of train omg") < here.index("evaluate scores omg")
+    del here[:]
+    shutil.rmtree(tmp_path / "pool" / "prior")
+    go(tmp_path, "evaluation.episodes=5", jobs=3)
+    assert here.index("end of prior") < here.index("train omg")
     assert here.index("end of train omg") < here.index("evaluate scores omg")
 
 

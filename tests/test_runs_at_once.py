@@ -14,7 +14,7 @@ import pytest
 
 from omg.config import Config, resolve
 from omg.errors import UserError
-from omg.experiments.processes import Job, run_jobs
+from omg.experiments.processes import Job, run_jobs, serve
 from omg.experiments.runs import finish, finish_all, is_over, known_runs
 from omg.tracking import RunFolder
 
@@ -153,3 +153,25 @@ def test_a_run_saves_and_ends_when_the_process_that_started_it_is_killed(tmp_pat
         parent.wait()
     wait_for(lambda: RunFolder.open(known_runs(where)[0]).status() == "interrupted")
     assert list(RunFolder.open(known_runs(where)[0]).checkpoints.iterdir())
+
+
+BACKGROUND = """
+import signal, sys, time
+from omg.experiments.processes import serve
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.exit(serve(lambda: time.sleep(60), parent=0))
+"""
+
+
+def test_a_process_that_inherits_ignored_interrupts_still_ends_with_its_parent():
+    assert subprocess.run([sys.executable, "-c", BACKGROUND], timeout=30).returncode == 130
+
+
+def test_the_last_word_of_a_process_is_the_reason_not_a_note(capsys: pytest.CaptureFixture[str]):
+    def work() -> None:
+        error = ValueError("too large\nfor this GPU")
+        error.add_note("Some frames are not shown.")
+        raise error
+
+    assert serve(work, os.getppid()) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "error: ValueError: too large"

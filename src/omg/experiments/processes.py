@@ -120,8 +120,8 @@ def serve(work: Callable[[], object], parent: int) -> int:
     """
     # A shell starts what goes to the background with SIGINT ignored, and this process would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
         work()
     except UserError as error:
         print(f"error: {error}")

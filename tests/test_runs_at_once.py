@@ -14,6 +14,7 @@ import pytest
 
 from omg.config import Config, resolve
 from omg.errors import UserError
+from omg.experiments import processes
 from omg.experiments.processes import Job, run_jobs, serve
 from omg.experiments.runs import finish, finish_all, is_over, known_runs
 from omg.tracking import RunFolder
@@ -167,7 +168,12 @@ def test_a_process_that_inherits_ignored_interrupts_still_ends_with_its_parent()
     assert subprocess.run([sys.executable, "-c", BACKGROUND], timeout=30).returncode == 130
 
 
-def test_the_last_word_of_a_process_is_the_reason_not_a_note(capsys: pytest.CaptureFixture[str]):
+def test_the_last_word_of_a_process_is_the_reason_not_a_note(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    # This process does not end with anybody.
+    monkeypatch.setattr(processes, "_end_with", lambda parent: None)
+
     def work() -> None:
         error = ValueError("too large\nfor this GPU")
         error.add_note("Some frames are not shown.")

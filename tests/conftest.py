@@ -16,7 +16,8 @@ SLOWEST = (
     *("test_social_training", "test_battle_physics", "test_q_learner", "test_evaluation", "test_policy_training"),
     *("test_training", "test_ppo", "test_host_training", "test_resume", "test_team", "test_scripted"),
     *("test_hop_plus_learner", "test_env_contract", "test_versus", "test_omg_learner", "test_jaxmarl"),
-    *("test_runs_at_once", "test_examples", "test_hop_player", "test_toy_tables", "test_planning_search"),
+    *("test_pipeline_at_once", "test_runs_at_once", "test_examples", "test_hop_player", "test_toy_tables"),
+    *("test_planning_search",),
 )
 """The files that take longest, longest first."""
 

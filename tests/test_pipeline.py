@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 
 from omg.cli import demo, main
-from omg.config import read_yaml
+from omg.config import read_yaml, write_yaml
+from omg.experiments import ahead, runs
 from omg.experiments import pipeline as module
-from omg.experiments import runs
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan, read_plan
+from omg.experiments.processes import Job
 from omg.experiments.results import read_rows, report_files, table_files
 from omg.tracking import RunFolder
 from plans import PLAN, changed
@@ -58,6 +60,29 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is for processes of their own is done here, the older of two first; what began and ended, in order."""
+    events: list[str] = []
+
+    def run_jobs(next_job: Any, ended: Any, jobs: int, logs: Path, say: Any) -> None:
+        running: list[Job] = []
+        while True:
+            while len(running) < jobs and (job := next_job()) is not None:
+                events.append(job.label)
+                running.append(job)
+            if not running:
+                return
+            job = running.pop(0)
+            folder, title = job.words
+            module.do_part(Path(folder), title)
+            events.append(f"end of {title}")
+            ended(title, 1.0, True)
+
+    monkeypatch.setattr(ahead, "run_jobs", run_jobs)
+    return events
+
+
 def go(folder: Path, *words: str, **options: Any) -> list[str]:
     """Runs the small plan with some keys set; the parts that were done."""
     return list(run_pipeline(parse_plan(changed(*words)), folder, quiet=True, **options).done)
@@ -70,6 +95,7 @@ TRAINED = ["train d3qn", "train omg", *SCORES, "evaluate diagnostics omg", *AFTE
 ALL = ["pool", "prior", "train d3qn", "train omg", *SCORES, "evaluate cross-play", "evaluate diagnostics omg", *AFTER]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize(
     ("word", "redone"),
     [
@@ -92,18 +118,49 @@ ALL = ["pool", "prior", "train d3qn", "train omg", *SCORES, "evaluate cross-play
     ],
 )
 def test_what_has_changed_is_done_again_with_all_that_depends_on_it(
-    word: str, redone: list[str], fake: SimpleNamespace, tmp_path: Path
+    word: str, redone: list[str], jobs: int, fake: SimpleNamespace, here: list[str], tmp_path: Path
 ) -> None:
-    assert sorted(go(tmp_path)) == sorted(ALL)
-    assert go(tmp_path) == []
-    assert sorted(go(tmp_path, word)) == sorted(redone)
-    assert go(tmp_path, word) == []
+    assert sorted(go(tmp_path, jobs=jobs)) == sorted(ALL)
+    assert go(tmp_path, jobs=jobs) == []
+    assert sorted(go(tmp_path, word, jobs=jobs)) == sorted(redone)
+    assert go(tmp_path, word, jobs=jobs) == []
+    assert bool(here) == (jobs > 1)
     old = {path.name for path in (tmp_path / "replaced").glob("*")}
     costly = {"pool": "pool-1", "prior": "runs-prior-1", "train d3qn": "runs-d3qn-1", "train omg": "runs-omg-1"}
     expected = {costly[title] for title in redone if title in costly}
     # The prior lies in the pool's folder and goes with it.
     assert old - {"pool-prior-1"} == expected
     assert ("pool-prior-1" in old) == ("prior" in redone and "pool" not in redone)
+
+
+def test_parts_begin_as_soon_as_what_they_need_is_done(fake: SimpleNamespace, here: list[str], tmp_path: Path) -> None:
+    go(tmp_path, jobs=3)
+    assert [title for title in here if not title.startswith("end of")] == [
+        *("prior", "train d3qn", "evaluate cross-play", "train omg", "evaluate scores d3qn"),
+        *("evaluate scores untrained", "evaluate scores omg", "evaluate diagnostics omg"),
+    ]
+    assert here[3:7] == ["end of prior", "train omg", "end of train d3qn", "evaluate scores d3qn"]
+    assert json.loads((tmp_path / "stages" / "train" / "omg.json").read_text())["seconds"] == 1.0
+    # One part alone needs no process of its own.
+    del here[:]
+    assert go(tmp_path, "evaluation.crossplay_episodes=5", jobs=2) == ["evaluate cross-play", *AFTER]
+    assert here == []
+    # Nothing is made from what is about to be made anew, be it done or not.
+    go(tmp_path, start="train", jobs=3)
+    assert here.index("end of train omg") < here.index("evaluate scores omg")
+    del here[:]
+    shutil.rmtree(tmp_path / "pool" / "prior")
+    go(tmp_path, "evaluation.episodes=5", jobs=3)
+    assert here.index("end of prior") < here.index("train omg")
+    assert here.index("end of train omg") < here.index("evaluate scores omg")
+
+
+def test_a_part_refuses_a_plan_that_has_changed_since(fake: SimpleNamespace, tmp_path: Path) -> None:
+    go(tmp_path)
+    module.do_part(tmp_path, "evaluate scores omg")
+    (tmp_path / "pipeline.yaml").write_text(write_yaml(parse_plan(changed("evaluation.episodes=5")).values()))
+    for title in ("evaluate scores omg", "evaluate scores other"):
+        assert "pipeline.yaml has changed since" in refusal(lambda title=title: module.do_part(tmp_path, title))
 
 
 def test_an_interrupted_pipeline_goes_on_where_it_stopped(fake: SimpleNamespace, tmp_path: Path) -> None:
@@ -116,19 +173,31 @@ def test_an_interrupted_pipeline_goes_on_where_it_stopped(fake: SimpleNamespace,
     assert not (tmp_path / "replaced").exists()
 
 
-def test_stages_can_be_chosen(fake: SimpleNamespace, tmp_path: Path) -> None:
+def test_what_was_to_be_made_anew_still_is_after_an_interruption(fake: SimpleNamespace, tmp_path: Path) -> None:
+    go(tmp_path)
+    fake.stop = "omg"
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, start="train")
+    fake.stop = None
+    made_anew = [*TRAINED, "evaluate cross-play"]
+    assert sorted(go(tmp_path)) == sorted(title for title in made_anew if title != "train d3qn")
+    assert go(tmp_path) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_stages_can_be_chosen(jobs: int, fake: SimpleNamespace, here: list[str], tmp_path: Path) -> None:
     message = refusal(lambda: go(tmp_path, only="evaluate"))
     assert message == (
         f"{tmp_path}: the stage 'pool' is not done yet. Run the pipeline up to there first, e.g. with --only pool."
     )
     assert not (tmp_path / "pipeline.yaml").exists()
-    assert go(tmp_path, only="pool") == ["pool"]
-    assert go(tmp_path, only="prior") == ["prior"]
+    assert go(tmp_path, only="pool", jobs=jobs) == ["pool"]
+    assert go(tmp_path, only="prior", jobs=jobs) == ["prior"]
     assert "'train d3qn' is not done yet" in refusal(lambda: go(tmp_path, start="evaluate"))
-    assert len(go(tmp_path)) == len(ALL) - 2
-    assert go(tmp_path, only="train") == []
-    assert go(tmp_path, start="report") == ["report"]
-    assert sorted(go(tmp_path, start="train")) == sorted([*TRAINED, "evaluate cross-play"])
+    assert len(go(tmp_path, jobs=jobs)) == len(ALL) - 2
+    assert go(tmp_path, only="train", jobs=jobs) == []
+    assert go(tmp_path, start="report", jobs=jobs) == ["report"]
+    assert sorted(go(tmp_path, start="train", jobs=jobs)) == sorted([*TRAINED, "evaluate cross-play"])
     message = refusal(lambda: go(tmp_path, "pool.t_max=400", start="train"))
     assert "the stage 'pool' was done with other settings" in message
     assert refusal(lambda: go(tmp_path, start="trian")).startswith(

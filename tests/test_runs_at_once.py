@@ -1,4 +1,4 @@
-"""Several runs brought to their end at once, each in a process of its own."""
+"""Work in processes of its own, and several runs brought to their end at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,71 @@ import pytest
 
 from omg.config import Config, resolve
 from omg.errors import UserError
+from omg.experiments import processes
+from omg.experiments.processes import Job, run_jobs, serve
 from omg.experiments.runs import finish, finish_all, is_over, known_runs
 from omg.tracking import RunFolder
+
+SLEEPER = """
+import sys, time
+time.sleep(float(sys.argv[1]))
+print(sys.argv[2])
+if sys.argv[2] == "killed":
+    import os
+    os.kill(os.getpid(), 9)
+sys.exit(sys.argv[2] == "broken")
+"""
+
+
+@pytest.fixture
+def sleepers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a module that sleeps for its first word and ends as the second one says."""
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def test_jobs_begin_when_they_can_and_share_the_time(sleepers: Path):
+    lines: list[str] = []
+    ended: dict[str, float] = {}
+    waiting = [("long one", "0.9"), ("short", "0.1"), ("last", "0.1")]
+
+    def next_job() -> Job | None:
+        # The last one waits for the second, not for the first.
+        if not waiting or (waiting[0][0] == "last" and "short" not in ended):
+            return None
+        label, seconds = waiting.pop(0)
+        return Job(label, "sleeper", (seconds, "well"))
+
+    started = time.perf_counter()
+    run_jobs(
+        next_job, lambda label, seconds, done: ended.update({label: seconds * done}), 3, sleepers / "logs", lines.append
+    )
+    assert list(ended) == ["short", "last", "long one"]
+    assert all(ended.values())
+    # Side by side they took no longer than it took.
+    assert sum(ended.values()) == pytest.approx(time.perf_counter() - started, abs=0.1)
+    assert lines[0] == f"long one: running, see {sleepers / 'logs' / 'long-one.log'}"
+    assert (sleepers / "logs" / "long-one.log").read_text() == "well\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"), [("broken", "bad: broken"), ("killed", "bad: the process was ended by signal 9; its log is ")]
+)
+def test_a_job_that_fails_is_told_when_the_others_have_ended(how: str, reason: str, sleepers: Path):
+    jobs = [
+        Job("bad", "sleeper", ("0", how)),
+        Job("good", "sleeper", ("0.5", "well")),
+        Job("late", "sleeper", ("0", "x")),
+    ]
+    ended: dict[str, bool] = {}
+
+    def note(label: str, seconds: float, done: bool) -> None:
+        ended[label] = done
+
+    with pytest.raises(UserError, match=reason):
+        run_jobs(lambda: jobs.pop(0) if jobs else None, note, 2, sleepers, lambda line: None)
+    assert ended == {"bad": False, "good": True, "late": True}
 
 
 def tiny(where: Path, **changes: Any) -> Config:
@@ -42,18 +105,16 @@ def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
     assert here.status() == "finished"
     lines: list[str] = []
     configs = {f"run{seed}": tiny(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)}
-    started = time.perf_counter()
-    spent = finish_all(configs, 2, tmp_path / "logs", lines.append)
-    assert set(spent) == set(configs)
-    # Side by side they took no longer than it took.
-    assert sum(spent.values()) == pytest.approx(time.perf_counter() - started, abs=0.1)
+    finish_all(configs, 2, tmp_path / "logs", lines.append)
     assert [line.split(":")[0] for line in lines[:2]] == ["run1", "run2"]
     assert all(line.split(": ")[1].startswith("finished") for line in lines[2:])
     assert (tmp_path / "logs" / "run1.log").stat().st_size > 0
     assert scores(tmp_path / "here") == scores(tmp_path / "run1")
     assert scores(tmp_path / "here") != scores(tmp_path / "run2")
     # There is nothing left to do, and nothing is begun.
-    assert finish_all(configs, 2, tmp_path / "logs", lines.append) == {}
+    del lines[:]
+    finish_all(configs, 2, tmp_path / "logs", lines.append)
+    assert lines == []
     assert len(known_runs(tmp_path / "run1")) == 1
 
 
@@ -93,3 +154,30 @@ def test_a_run_saves_and_ends_when_the_process_that_started_it_is_killed(tmp_pat
         parent.wait()
     wait_for(lambda: RunFolder.open(known_runs(where)[0]).status() == "interrupted")
     assert list(RunFolder.open(known_runs(where)[0]).checkpoints.iterdir())
+
+
+BACKGROUND = """
+import signal, sys, time
+from omg.experiments.processes import serve
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.exit(serve(lambda: time.sleep(60), parent=0))
+"""
+
+
+def test_a_process_that_inherits_ignored_interrupts_still_ends_with_its_parent():
+    assert subprocess.run([sys.executable, "-c", BACKGROUND], timeout=30).returncode == 130
+
+
+def test_the_last_word_of_a_process_is_the_reason_not_a_note(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    # This process does not end with anybody.
+    monkeypatch.setattr(processes, "_end_with", lambda parent: None)
+
+    def work() -> None:
+        error = ValueError("too large\nfor this GPU")
+        error.add_note("Some frames are not shown.")
+        raise error
+
+    assert serve(work, os.getppid()) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "error: ValueError: too large"

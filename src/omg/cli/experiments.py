@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.adapt import print_adaptation
-from omg.cli.jobs import JobsOption, share_gpu
+from omg.cli.jobs import PartsOption, share_gpu
 from omg.cli.lists import read_words
 from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError
@@ -36,7 +36,7 @@ def pipeline(
         str | None, typer.Option("--from", metavar="STAGE", help="Do this stage and all later ones anew.")
     ] = None,
     only: Annotated[str | None, typer.Option("--only", metavar="STAGE", help="Do no other stage.")] = None,
-    jobs: JobsOption = 1,
+    jobs: PartsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
     """Run a whole experiment: pool, prior, train, evaluate, adapt, report.

@@ -1,4 +1,4 @@
-"""The option `--jobs` of commands that train several runs."""
+"""The option `--jobs` of commands that do several things at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import typer
 
 JobsOption = Annotated[
     int, typer.Option(min=1, help="Runs trained at once, each in its own process; more than 1 for a large GPU.")
+]
+PartsOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Runs, evaluations and adaptations done at once, each in its own process; more than 1 for a large GPU.",
+    ),
 ]
 
 

@@ -87,7 +87,7 @@ class AdaptationStage:
         self, label: str, settings: dict[str, Any], needs: tuple[Part, ...], rows: Callable[[], list[Row]]
     ) -> Part:
         file = self._file(label)
-        return Part(STAGE, label, settings, (file,), lambda: write_rows(file, rows(), COLUMNS), needs)
+        return Part(STAGE, label, settings, (file,), lambda: write_rows(file, rows(), COLUMNS), needs, apart=True)
 
     def _file(self, label: str) -> Path:
         return self.checked.folder / "adaptation" / "parts" / f"{label}.csv"

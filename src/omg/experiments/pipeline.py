@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from omg.config import change_config, write_yaml
 from omg.errors import UserError, unknown_name
 from omg.evaluation.adaptation import adaptation_summary
 from omg.experiments.adaptation_stage import AdaptationStage
+from omg.experiments.ahead import run_ahead
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
-from omg.experiments.plan import PLAN_FILE, Plan
+from omg.experiments.plan import PLAN_FILE, Plan, read_plan
 from omg.experiments.plan_check import PRIOR_LABEL, CheckedPlan, check_plan
 from omg.experiments.pool import train_pool
 from omg.experiments.prior import prior_config
@@ -42,7 +43,7 @@ from omg.experiments.results import (
     write_rows,
     write_tables,
 )
-from omg.experiments.runs import finish, finish_all, is_over
+from omg.experiments.runs import finish, is_over
 from omg.experiments.self_play import self_play_part, self_play_table_rows
 from omg.experiments.stages import STAGES, Ledger, Part, with_pool
 from omg.pools import PRIOR_FOLDER, Pool
@@ -113,7 +114,8 @@ def run_pipeline(
         only: a stage; only what it lacks is done, earlier ones must be done.
         console: where to print.
         quiet: no output on the screen.
-        jobs: runs that are trained at once, each in a process of its own; of use where one does not fill a GPU.
+        jobs: runs, evaluations and adaptations that are done at once, each in a process of its own; of use where one
+            does not fill a GPU.
 
     Raises:
         UserError: the plan cannot be run, a stage that must be done is not, or another process has the folder.
@@ -142,16 +144,16 @@ def run_pipeline(
         _require_earlier(parts, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         prepare(use_cuda=True)
-        first = STAGES.index(start) if start is not None else len(STAGES)
-        wanted = [part for part in parts if only in (None, part.stage)]
-        for part in wanted:
-            position = STAGES.index(part.stage)
-            if start is not None and position < first:
-                continue
-            anew = position >= first
-            if jobs > 1 and part.stage == "train":
-                pipeline.train_ahead([other for other in wanted if other.stage == "train"], anew)
-            ledger.run(part, anew=anew)
+        anew = start is not None
+        todo = [part for part in parts if only in (None, part.stage)]
+        if start is not None:
+            todo = [part for part in todo if STAGES.index(part.stage) >= STAGES.index(start)]
+        ledger.take_back(todo, anew=anew)
+        for index, part in enumerate(todo):
+            if jobs > 1 and part.apart:
+                run_ahead(ledger, todo[index:], jobs, anew=anew)
+            if part.title not in ledger.remade:
+                ledger.run(part, anew=anew)
         seconds = ledger.seconds(parts)
         write_rows(
             checked.folder / "times.csv",
@@ -162,6 +164,24 @@ def run_pipeline(
     page = shown / report_files(checked)[0].name if complete else None
     done = tuple(part.title for part in parts if part.title in ledger.remade)
     return PipelineResult(shown, done, seconds, page, checked)
+
+
+def do_part(folder: Path, title: str) -> None:
+    """Does one part for the process that has the folder, which wrote the plan and keeps the records.
+
+    Raises:
+        UserError: the plan there does not belong to what was begun.
+    """
+    checked = check_plan(read_plan(folder), folder)
+    ledger = Ledger(checked.folder)
+    parts = _Pipeline(checked, folder, ledger, Console(), quiet=False, jobs=1).parts()
+    part = next((part for part in parts if part.title == title), None)
+    record = None if part is None else ledger.record(part)
+    if part is None or record is None or record.fingerprint != part.fingerprint:
+        raise UserError(f"{folder / PLAN_FILE} has changed since this pipeline was started. Start it again.")
+    if not part.costly:  # A run does so by itself, its own way.
+        prepare(use_cuda=True)
+    part.work()
 
 
 def _require_earlier(parts: list[Part], ledger: Ledger, stage: str | None) -> None:
@@ -192,7 +212,7 @@ class _Pipeline:
         trained = {label: self._train_part(label, pool, priors) for label in self.checked.agents}
         evaluated = self._evaluation_parts(pool, trained)
         tables = Part("evaluate", "tables", self._table_settings(), table_files(self.checked), self._write_tables)
-        tabled = [_needing(tables, evaluated)] if evaluated else []
+        tabled = [replace(tables, needs=tuple(evaluated))] if evaluated else []
         if self.checked.self_play:
             tabled.append(self_play_part(self.checked, trained))
         report = Part(
@@ -204,7 +224,7 @@ class _Pipeline:
         before = [pool, *priors, *trained.values(), *evaluated, *tabled, *adapted]
         # The report shows all trainings; with an evaluation its tables depend on them already.
         curves = [] if self.checked.evaluated else list(trained.values())
-        return [*before, _needing(report, [*curves, *tabled, *adapted[-1:]])]
+        return [*before, replace(report, needs=(*curves, *tabled, *adapted[-1:]))]
 
     # ------------------------------------------------------------------------------------------ pool, prior, train
 
@@ -229,7 +249,7 @@ class _Pipeline:
 
     def _prior_part(self, pool: Part) -> Part:
         makes = (self.checked.runs(PRIOR_LABEL), self.checked.pool / PRIOR_FOLDER)
-        return Part("prior", "", self._section("prior"), makes, self._train_prior, (pool,), costly=True)
+        return Part("prior", "", self._section("prior"), makes, self._train_prior, (pool,), costly=True, apart=True)
 
     def _train_prior(self) -> None:
         assert self.plan.prior is not None
@@ -252,6 +272,7 @@ class _Pipeline:
             lambda: self._finish(where, lambda: self.checked.agents[label]),
             needs,
             costly=True,
+            apart=True,
         )
 
     def _finish(self, where: Path, config: Callable[[], Any]) -> None:
@@ -263,14 +284,6 @@ class _Pipeline:
         except KeyboardInterrupt:
             self.ledger.say("continue with the same command")
             raise
-
-    def train_ahead(self, parts: list[Part], anew: bool) -> None:
-        """Brings the runs of several agents to their end at once, each in a process of its own."""
-        mine = {part.name: part for part in parts if self.ledger.begin(part, anew=anew)}
-        configs = {label: self.checked.agents[label] for label in mine}
-        spent = finish_all(configs, self.jobs, self.checked.folder / "logs", self.ledger.say)
-        for label, seconds in spent.items():
-            self.ledger.spend(mine[label], seconds)
 
     # --------------------------------------------------------------------------------------------------- evaluation
 
@@ -285,11 +298,13 @@ class _Pipeline:
             file = self.tables / f"scores-{label}.csv"
             work = _bind(self._write_scores, label, file)
             needs = with_pool(own, pool)
-            parts.append(Part("evaluate", f"scores {label}", {"label": label, **games}, (file,), work, needs))
+            settings = {"label": label, **games}
+            parts.append(Part("evaluate", f"scores {label}", settings, (file,), work, needs, apart=True))
         if section["crossplay_episodes"]:
             settings = {key: section[key] for key in ("sets", "seed", "crossplay_episodes")}
             file = self.tables / "crossplay.csv"
-            parts.append(Part("evaluate", "cross-play", settings, (file,), _bind(self._cross_play, file), (pool,)))
+            work = _bind(self._cross_play, file)
+            parts.append(Part("evaluate", "cross-play", settings, (file,), work, (pool,), apart=True))
         settings = {key: section[key] for key in ("sets", "seed", "which", "inference_episodes")}
         settings["metric"] = self.checked.metric
         for label, own in trained.items():
@@ -297,7 +312,7 @@ class _Pipeline:
                 file = self.tables / f"diagnostics-{label}.csv"
                 work = _bind(self._write_diagnostics, label, file)
                 needs = with_pool(own, pool)
-                parts.append(Part("evaluate", f"diagnostics {label}", settings, (file,), work, needs))
+                parts.append(Part("evaluate", f"diagnostics {label}", settings, (file,), work, needs, apart=True))
         return parts
 
     @property
@@ -376,10 +391,6 @@ class _Pipeline:
         values = self.plan.values()[name]
         values = values if label is None else values[label]
         return {key: value for key, value in values.items() if key not in (*_NO_MATTER, *_ELSEWHERE)}
-
-
-def _needing(part: Part, needs: list[Part]) -> Part:
-    return Part(part.stage, part.name, part.settings, part.makes, part.work, tuple(needs), part.costly)
 
 
 def _bind(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:

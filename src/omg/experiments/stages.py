@@ -42,6 +42,8 @@ class Part:
     """Parts whose results it uses."""
     costly: bool = False
     """Whether an old result is worth keeping when it is replaced."""
+    apart: bool = False
+    """Whether it is worth a process of its own where several parts can be done at once."""
 
     @property
     def title(self) -> str:
@@ -117,17 +119,37 @@ class Ledger:
         if not self.begin(part, anew=anew):
             self.say(f"{part.title}: done")
             return False
-        begun = self.record(part)
-        before = begun.seconds if begun is not None else 0.0
         started = time.perf_counter()
         try:
             part.work()
         except BaseException:
-            self._write(part, Record(part.fingerprint, "begun", before + time.perf_counter() - started))
+            self.end(part, time.perf_counter() - started, done=False)
             raise
-        self._write(part, Record(part.fingerprint, "done", before + time.perf_counter() - started))
-        self.remade.add(part.title)
+        self.end(part, time.perf_counter() - started, done=True)
         return True
+
+    def lacking(self, parts: Sequence[Part], *, anew: bool = False) -> list[Part]:
+        """Those of some parts that there is something to do for, now or once that is done which they need.
+
+        Args:
+            parts: in an order in which they can be done.
+            anew: do all of them even if they are done.
+        """
+        found: dict[str, Part] = {}
+        for part in parts:
+            waits = any(need.title in found for need in part.needs)
+            if waits or self._made_anew(part, anew) or not self.is_done(part):
+                found[part.title] = part
+        return list(found.values())
+
+    def take_back(self, parts: Sequence[Part], *, anew: bool = False) -> None:
+        """Forgets that parts are done which are about to be made anew; arguments as in `lacking`.
+
+        Otherwise, should the pipeline be interrupted before their turn, the next one would find them done.
+        """
+        for part in self.lacking(parts, anew=anew):
+            if self.is_done(part):
+                self._path(part).unlink()
 
     def begin(self, part: Part, *, anew: bool = False) -> bool:
         """Makes room for a part and notes that it has begun, unless it is done or was begun before.
@@ -139,8 +161,7 @@ class Ledger:
         Returns:
             Whether there is anything to do.
         """
-        anew = anew or any(need.title in self.remade for need in part.needs)
-        anew = anew and part.title not in self._begun
+        anew = self._made_anew(part, anew)
         if not anew and self.is_done(part):
             return False
         known = self.record(part)
@@ -153,11 +174,13 @@ class Ledger:
         self._begun.add(part.title)
         return True
 
-    def spend(self, part: Part, seconds: float) -> None:
-        """Adds to the time of a part that has begun."""
+    def end(self, part: Part, seconds: float, *, done: bool) -> None:
+        """Notes that work on a part that has begun is over, for good or for now, and how long it took this time."""
         known = self.record(part)
-        assert known is not None
-        self._write(part, Record(known.fingerprint, known.status, known.seconds + seconds))
+        before = known.seconds if known is not None else 0.0
+        self._write(part, Record(part.fingerprint, "done" if done else "begun", before + seconds))
+        if done:
+            self.remade.add(part.title)
 
     def seconds(self, parts: Sequence[Part]) -> dict[str, float]:
         """Wall time of every stage that has any of `parts`, in their order."""
@@ -166,6 +189,10 @@ class Ledger:
             known = self.record(part)
             times[part.stage] = times.get(part.stage, 0.0) + (known.seconds if known is not None else 0.0)
         return times
+
+    def _made_anew(self, part: Part, anew: bool) -> bool:
+        anew = anew or any(need.title in self.remade for need in part.needs)
+        return anew and part.title not in self._begun
 
     def _path(self, part: Part) -> Path:
         *folders, name = (part.stage, *part.name.split())

@@ -340,7 +340,7 @@ class PlanningSection(Section):
     hop_epochs: Whole = Field(2, ge=1, description="Passes over the episodes just played")
     hop_minibatches: Whole = Field(4, ge=1, description="Parts of a pass")
     hop_symmetries: bool = Field(
-        True, description="Positions are learned from turned and mirrored at random; whole episodes with inferred subgoals"
+        True, description="Learn from positions (with subgoals: whole episodes) turned and mirrored at random"
     )
     hop_search_bytes: Whole = Field(
         2_000_000_000, ge=1, description="Memory for the trees of one step; larger searches are split"

@@ -17,8 +17,9 @@ from omg.config import Config, adjust, resolve
 from omg.controllers.scripted import build_scripted
 from omg.envs import make_env
 from omg.evaluation.adaptation import adaptation_curve, adaptation_summary, courses
+from omg.experiments import adaptation
 from omg.experiments.adaptation import Adaptation, Meeting, Rules, adapt
-from omg.experiments.adaptation_setup import adaptation_config, gather_teams, load_entrant
+from omg.experiments.adaptation_setup import Entrant, adaptation_config, gather_teams, load_entrant
 from omg.experiments.adaptation_stage import AdaptationStage
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.plan_check import check_plan
@@ -122,11 +123,33 @@ def test_what_does_not_fit_starts_anew_but_the_player_must_fit() -> None:
     shapes = shapes_in_a_team(config, critic_hidden_dim=5)
     fields = {name.partition(".")[0] for name in fit(shapes, brought, seat=0)}
     assert fields == {"mac", "opt_state", "model_opt_state", "scale", "updates"}
+    # Where gradients come from fewer games, what the optimisers measured in training is no measure.
+    anew = {name.partition(".")[0] for name in fit(shapes, brought, seat=0, optimisers=False)}
+    assert anew == {"mac", "scale", "updates"}
     only_agent = {name.partition(".")[0] for name in fit(shapes, Schooling(brought.agent), seat=0)}
     assert only_agent == {"mac"}
     message = refusal(lambda: fit(shapes_in_a_team(config, rnn_hidden_dim=9), brought, seat=0))
     assert message.startswith("ppo: the agent cannot go on with these settings: 'mac.agent.")
     assert of_seat(np.zeros((3, 2)), (1, 5), 0) is None
+
+
+@pytest.mark.parametrize(("algorithm", "goes_on"), [("hop", True), ("ppo", False)])
+def test_optimisers_go_on_where_gradients_are_as_they_were(
+    algorithm: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AskedError(Exception):
+        pass
+
+    def ask(*_: Any, optimisers: bool) -> Any:
+        raise AskedError(optimisers)
+
+    monkeypatch.setattr(adaptation, "schooled_state", ask)
+    config = small_config(algorithm, hop_hidden_dim=8, hop_simulations=2)
+    env = make_env(config.env, **config.env_args)
+    meeting = Meeting(config, env, gather_teams(env, None, "heldout", ["random"]), Rules(4, 4), 1)
+    with pytest.raises(AskedError) as asked:
+        meeting.agent_rows(Entrant("a", (untold(config),), {}))
+    assert asked.value.args == (goes_on,)
 
 
 def test_the_learner_is_read_from_the_newest_checkpoint(tmp_path: Path) -> None:
@@ -302,6 +325,18 @@ def test_scores_lie_between_a_random_player_and_a_best_response(tmp_path: Path) 
     np.testing.assert_allclose(curve.mean, [0, 0, 0, 8])
     np.testing.assert_allclose(curve.episode, [1.5, 3.5, 5.5, 7.5])
     assert plot_adaptation(table, tmp_path / "a.svg").read_text().count("late") > 0
+
+
+def test_a_co_player_with_whom_nothing_matters_hardly_counts() -> None:
+    random, best = np.zeros((1, 3, 2)), np.zeros((1, 3, 2))
+    # A tenth between the ends with the second, and nothing with the third.
+    best[:, 0], best[:, 1] = 10.0, 0.1
+    played = np.broadcast_to(np.array([5.0, -1.0, 7.0])[None, :, None], (3, 3, 2))
+    table = [*rows("random", random), *rows("best_response", best), *rows("one", played)]
+    found = {row["co_player"]: row["normalised"] for row in adaptation_summary(table) if row["agent"] == "one"}
+    assert (found["p0"], found["p1"]) == pytest.approx((0.5, -10.0))
+    assert math.isnan(found["p2"])
+    assert found["all"] == pytest.approx((5.0 - 1.0) / 10.1)
 
 
 def test_a_table_with_holes_is_refused() -> None:

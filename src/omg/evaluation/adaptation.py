@@ -4,7 +4,9 @@ A row of an adaptation table has the columns `agent`, `seed`, `co_player`, `epis
 agent itself earned. All agents begin the same games: those of one seed, co-player and episode start alike.
 
 Scores are normalised for each co-player between a random player (0) and a best response to it (1). Without a best
-response the best of the agents compared, in its last quarter, stands in for it, and the tables say so.
+response the best of the agents compared, in its last quarter, stands in for it, and the tables say so. The score with
+all co-players is normalised between the sums of both ends: a co-player with whom it hardly matters what one does hardly
+counts, while its own score may be anything.
 """
 
 from __future__ import annotations
@@ -102,6 +104,12 @@ class Scale(NamedTuple):
         """Scores [..., M] on the scale; NaN where its upper end does not lie above its lower one."""
         return np.where(self.best > self.random, normalised_scores(scores, self.random, self.best), np.nan)
 
+    @property
+    def weights(self) -> np.ndarray:
+        """[M], how much each co-player counts in the score with all of them; 1 on average over those that have one."""
+        gap = np.where(self.best > self.random, self.best - self.random, np.nan)
+        return gap if np.isnan(gap).all() else gap / np.nanmean(gap)
+
 
 def scale_of(found: Mapping[str, Course]) -> Scale:
     """The scale of a table: from its random player to its best responses, else to its best agents."""
@@ -130,8 +138,9 @@ def adaptation_summary(rows: Iterable[Row], *, seed: int = 0) -> list[dict[str, 
     Returns:
         For each agent a row for `all` co-players and one for each of them: agent, co_player, seeds, episodes, mean,
         last_quarter, normalised, last_quarter_normalised, each with its 95 % bootstrap interval over seeds (`_low`,
-        `_high`; NaN with fewer than three seeds), and scale: what 1 is. Co-players with whom the best response earns no
-        more than a random player have no normalised score and do not count in that of `all`.
+        `_high`; NaN with fewer than three seeds), and scale: what 1 is. The normalised scores of `all` are weighed by
+        `Scale.weights`. Co-players with whom the best response earns no more than a random player have none and do not
+        count there.
     """
     found = courses(rows)
     first, scale = next(iter(found.values())), scale_of(found)
@@ -139,16 +148,17 @@ def adaptation_summary(rows: Iterable[Row], *, seed: int = 0) -> list[dict[str, 
     for agent, given in found.items():
         course = _in_order(given, first)
         whole, late = course.rewards.mean(axis=2), course.last_quarter
+        even = np.ones(len(course.co_players))
         measures = {
-            "mean": whole,
-            "last_quarter": late,
-            "normalised": scale.normalise(whole),
-            "last_quarter_normalised": scale.normalise(late),
+            "mean": (whole, even),
+            "last_quarter": (late, even),
+            "normalised": (scale.normalise(whole), scale.weights),
+            "last_quarter_normalised": (scale.normalise(late), scale.weights),
         }
         for index, name in enumerate((ALL, *course.co_players)):
             row = {"agent": agent, "co_player": name, "seeds": len(course.seeds), "episodes": course.rewards.shape[2]}
-            for measure, scores in measures.items():
-                chosen = scores if name == ALL else scores[:, index - 1 : index]
+            for measure, (scores, weights) in measures.items():
+                chosen = scores * weights if name == ALL else scores[:, index - 1 : index]
                 row |= _columns(measure, _interval(chosen, seed))
             table.append({**row, "scale": scale.name})
     return table

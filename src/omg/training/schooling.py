@@ -20,7 +20,7 @@ from omg.errors import UserError
 from omg.learners import Learner
 from omg.pools import Agent
 
-_PLAYER, _TARGET = "mac", "target_mac"
+_PLAYER, _TARGET, _OPTIMISER = "mac", "target_mac", "opt_state"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class Schooling:
         return stored | kept
 
 
-def schooled_state(learner: Learner, brought: Sequence[Schooling], seeds: Sequence[int], seat: int) -> Any:
+def schooled_state(
+    learner: Learner, brought: Sequence[Schooling], seeds: Sequence[int], seat: int, *, optimisers: bool = True
+) -> Any:
     """States of a learner that goes on where trained agents stopped.
 
     A part of the state (its critic, its optimiser) is taken over if all of it fits and every agent has it; otherwise it
@@ -50,6 +52,8 @@ def schooled_state(learner: Learner, brought: Sequence[Schooling], seeds: Sequen
         brought: [R], one for each copy of the learner.
         seeds: [R], of whatever starts anew.
         seat: whose player it is that goes on, where each seat had its own.
+        optimisers: whether they go on, too. They measure steps by the gradients seen so far: where a gradient is now
+            taken from far fewer games and so is far noisier, steps would be several times as long as in training.
 
     Returns:
         Leaves [R, ...].
@@ -58,7 +62,7 @@ def schooled_state(learner: Learner, brought: Sequence[Schooling], seeds: Sequen
         UserError: a network does not fit; names both shapes.
     """
     shapes = jax.eval_shape(learner.init, jax.random.PRNGKey(0))
-    fitted = {id(one): fit(shapes, one, seat) for one in brought}
+    fitted = {id(one): fit(shapes, one, seat, optimisers=optimisers) for one in brought}
     common = set.intersection(*(set(found) for found in fitted.values()))
     arrays = {name: np.stack([fitted[id(one)][name] for one in brought]) for name in sorted(common)}
     wanted = name_leaves(shapes)
@@ -75,17 +79,20 @@ def new_state(learner: Learner, seeds: Sequence[int]) -> Any:
     return jax.jit(jax.vmap(learner.init))(keys)
 
 
-def fit(shapes: Any, brought: Schooling, seat: int) -> dict[str, np.ndarray]:
+def fit(shapes: Any, brought: Schooling, seat: int, *, optimisers: bool = True) -> dict[str, np.ndarray]:
     """The parts of a learner's state that an agent brings along, by path.
 
     Args:
         shapes: of the state, a named tuple with the player as `mac`.
         brought: the agent.
         seat: see `schooled_state`.
+        optimisers: see `schooled_state`.
     """
     wanted, stored = name_leaves(shapes), brought.arrays()
     found: dict[str, np.ndarray] = {}
     for field in shapes._fields:
+        if field.endswith(_OPTIMISER) and not optimisers:
+            continue
         names = [name for name in wanted if name == field or name.startswith(f"{field}.")]
         values = {name: of_seat(stored.get(name), wanted[name].shape, seat) for name in names}
         unfit = next((name for name, value in values.items() if value is None), None)

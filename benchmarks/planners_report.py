@@ -1,0 +1,109 @@
+"""Tables and figures of a planners' pipeline, small enough to keep.
+
+    omg pipeline stag_hunt --jobs 8 --output PIPELINE
+    python benchmarks/planners_report.py PIPELINE benchmarks/results/hop/stag_hunt
+
+Reads the folder of a pipeline whose agents learn in all seats, complete or not; keeps its `pipeline.yaml` and writes:
+
+- `tests.csv`: every test of every seed, without the tables of single actions;
+- `self_play.csv`: the last test of each agent, with 95 % bootstrap intervals over seeds;
+- `adaptation.csv`: what each agent earned with each new co-player, means of eight episodes;
+- `adaptation_summary.csv`: the same over all 64, and on the scale from a random player to a best response;
+- `curves.png`, `adaptation.png`.
+
+An agent whose training did not end is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from omg.config import read_yaml
+from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
+from omg.experiments.runs import is_over, known_runs
+from omg.report.adaptation import plot_adaptation
+from omg.report.curves import plot_curves
+from omg.report.self_play import COLUMNS, self_play_rows, self_play_summary
+from omg.tracking import RunFolder
+
+METRIC = "reward_per_player"
+BLOCK = 8
+"""Episodes that a row of `adaptation.csv` stands for."""
+KEPT = re.compile(
+    r"test_(reward_per_player_mean|(hares|stags)_hunted_mean|drifts_removed_mean|ep_length_mean|action_accuracy"
+    r"|belief_\w+|subgoal_\w+|present_\w+)"
+)
+
+
+def main(pipeline: str, results: str) -> None:
+    source, target = Path(pipeline), Path(results)
+    target.mkdir(parents=True, exist_ok=True)
+    plan = read_yaml((source / "pipeline.yaml").read_text())
+    names = plan["report"]["names"]
+    shutil.copy(source / "pipeline.yaml", target)
+    agents = [label for label in plan["agents"] if is_over(source / "runs" / label)]
+    tests: list[Sequence[Any]] = []
+    last: list[dict[str, Any]] = []
+    curves = {}
+    for label in agents:
+        run = RunFolder.open(known_runs(source / "runs" / label)[-1])
+        metrics = run.metrics()
+        kept = [row for row in metrics if KEPT.fullmatch(row["name"])]
+        tests += [(label, row["seed"], row["t_env"], row["name"], f"{row['value']:.5g}") for row in kept]
+        last += self_play_rows(label, metrics, METRIC, run.config().test_nepisode)
+        curves[names.get(label, label)] = kept
+    write(target / "tests.csv", ("agent", "seed", "t_env", "name", "value"), tests)
+    summary = self_play_summary(last)
+    write(target / "self_play.csv", COLUMNS, ([row[column] for column in COLUMNS] for row in summary))
+    plot_curves(curves, f"test_{METRIC}_mean", target / "curves.png")
+    report_adaptation(source / "adaptation" / "parts", target, names)
+
+
+def report_adaptation(parts: Path, target: Path, names: dict[str, str]) -> None:
+    rows = [row for label in (*names, RANDOM, BEST_RESPONSE) for row in read(parts / f"{label}.csv")]
+    if not rows:
+        return
+    blocks: list[Sequence[Any]] = []
+    for label, course in courses(rows).items():
+        for seed, team in np.ndindex(course.rewards.shape[:2]):
+            for first in range(0, course.rewards.shape[2], BLOCK):
+                mean = course.rewards[seed, team, first : first + BLOCK].mean()
+                ends = (first + 1, min(first + BLOCK, course.rewards.shape[2]))
+                blocks.append((label, course.seeds[seed], course.co_players[team], *ends, f"{mean:.5g}"))
+    head = ("agent", "seed", "co_player", "first_episode", "last_episode", "reward")
+    write(target / "adaptation.csv", head, blocks)
+    summary = adaptation_summary(rows)
+    columns = list(summary[0])
+    cells = ([f"{value:.4g}" if isinstance(value, float) else value for value in row.values()] for row in summary)
+    write(target / "adaptation_summary.csv", columns, cells)
+    plot_adaptation(rows, target / "adaptation.png", names=names)
+    for row in summary:
+        if row["co_player"] == ALL:
+            ends = f"{row['normalised_low']:.2f} to {row['normalised_high']:.2f}"
+            print(f"{row['agent']:<22} {row['mean']:6.2f}   normalised {row['normalised']:5.2f} ({ends})")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

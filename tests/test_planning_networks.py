@@ -23,7 +23,7 @@ from omg.modules.planning import (
     masked,
     spread_trunks,
 )
-from omg.modules.planning.light import light_trunks, multiplies_bfloat16
+from omg.modules.planning.light import LightTrunk, light_trunks, multiplies_bfloat16, pieces
 from omg.modules.planning.spread import SpreadTrunk
 from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
 from omg.planning.minds import renewed, where_wanted
@@ -134,14 +134,22 @@ def test_a_search_on_a_cpu_that_multiplies_bfloat16_has_light_networks(
         assert multiplies_bfloat16() == fast
     env = make_env("stag_hunt", size=4, blocks=0)
     minds = jax.eval_shape(lambda: new_minds(network_sizes(env, 2), 4, jax.random.key(0)))
-    for trees, dtype in ((64, jnp.bfloat16), (8, jnp.float32)):
+    for trees, kind in ((64, LightTrunk), (8, MapTrunk)):
         judge = jax.eval_shape(lambda minds, n=trees: GoalJudge(env, make_goals(env), minds, trees=n).minds, minds)
-        assert judge.own.trunk.dense.weight.dtype == judge.others.trunk.dense.weight.dtype == dtype
-        assert judge.own.policy.weight.dtype == judge.own.trunk.kernels[0].dtype == jnp.float32
+        assert isinstance(judge.own.trunk, kind)
+        assert isinstance(judge.others.trunk, kind)
+        assert judge.own.policy.weight.dtype == jnp.float32
     multiplies_bfloat16.cache_clear()
-    maps, time = views(0)
-    own = made(lambda: PolicyValueNetwork(replace(SIZES, goal_dim=0), key=jax.random.key(0)))
-    found, expected = jax.jit(lambda own: (light_trunks(own)(maps, time), own(maps, time)))(own)
+
+
+@pytest.mark.parametrize(("height", "width", "cut"), [(3, 2, [(0, 2)]), (4, 5, [(0, 2), (2, 5)]), (2, 7, None)])
+def test_light_networks_say_the_same(height: int, width: int, cut: list[tuple[int, int]] | None) -> None:
+    assert pieces(width) == (cut or [(0, 2), (2, 4), (4, 7)])
+    sizes = PlanningSizes(5, height, width, 4, filters=(4, 6), hidden=16)
+    maps = np.random.default_rng(0).random((2, 9, 5, height, width)) < 0.4
+    time = np.linspace(0, 1, 18, dtype=np.float32).reshape(2, 9)
+    own = made(lambda: PolicyValueNetwork(sizes, key=jax.random.key(0)))
+    found, expected = jax.jit(lambda own: (light_trunks(own, width)(maps, time), own(maps, time)))(own)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_allclose(one, other, atol=0.01 * float(np.abs(other).max()))
@@ -358,7 +366,8 @@ def test_networks_spelled_out_say_what_they_say_in_a_loop() -> None:
     np.testing.assert_allclose(ask[0](*given), ask[1](*given), atol=1e-6)
 
 
-def test_networks_of_large_searches_are_spelled_out() -> None:
+def test_networks_of_large_searches_are_spelled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omg.planning.minds.multiplies_bfloat16", lambda: False)
     env = make_env("stag_hunt", size=4, blocks=0)
     sizes = network_sizes(env, 0)
     minds = jax.eval_shape(

@@ -38,7 +38,7 @@ SMALLEST_PART = 16
 MANY_TREES = 64
 """Trees of each set of networks from which on a search makes them ready first. On a GPU they are spread over the board:
 their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps. On a
-CPU every one of them is compiled for itself, and has bfloat16 in its wide layer where the CPU can."""
+CPU every one of them is compiled for itself, and in bfloat16 where the CPU can (`light_trunks`)."""
 
 
 class Minds(eqx.Module):
@@ -135,7 +135,7 @@ class GoalJudge:
             if not on_cpu():
                 self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
             elif multiplies_bfloat16():
-                self.minds = light_trunks(self.minds)
+                self.minds = each(lambda mind: light_trunks(mind, view.width), self.minds)
         self.parts = parts or (8 if on_cpu() else 1)
 
     def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:

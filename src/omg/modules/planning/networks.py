@@ -131,9 +131,7 @@ class MapTrunk(eqx.Module):
         x = jnp.moveaxis(maps.reshape(-1, *maps.shape[-3:]), 1, -1).astype(jnp.float32)
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             x = jax.nn.relu(convolve(x, kernel) + bias)
-        # A search on some CPUs has the wide layer in bfloat16, see `planning.light`; sums are float32 all the same.
-        flat, weight = x.reshape(len(x), -1), self.dense.weight
-        x = jnp.matmul(flat.astype(weight.dtype), weight, preferred_element_type=jnp.float32) + self.dense.bias
+        x = self.dense(x.reshape(len(x), -1))
         x = x + time.reshape(-1, 1) * self.time
         return x.reshape(*lead, x.shape[-1])
 

@@ -16,18 +16,16 @@ An agent whose training did not end is left out.
 
 from __future__ import annotations
 
-import csv
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from omg.config import read_yaml
 from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
+from omg.experiments.results import Row, read_rows, write_rows
 from omg.experiments.runs import is_over, known_runs
 from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
@@ -50,59 +48,53 @@ def main(pipeline: str, results: str) -> None:
     names = plan["report"]["names"]
     shutil.copy(source / "pipeline.yaml", target)
     agents = [label for label in plan["agents"] if is_over(source / "runs" / label)]
-    tests: list[Sequence[Any]] = []
-    last: list[dict[str, Any]] = []
+    tests: list[Row] = []
+    last: list[Row] = []
     curves = {}
     for label in agents:
         run = RunFolder.open(known_runs(source / "runs" / label)[-1])
         metrics = run.metrics()
         kept = [row for row in metrics if KEPT.fullmatch(row["name"])]
-        tests += [(label, row["seed"], row["t_env"], row["name"], f"{row['value']:.5g}") for row in kept]
+        tests += [{"agent": label, **row, "value": f"{row['value']:.5g}"} for row in kept]
         last += self_play_rows(label, metrics, METRIC, run.config().test_nepisode)
         curves[names.get(label, label)] = kept
-    write(target / "tests.csv", ("agent", "seed", "t_env", "name", "value"), tests)
-    summary = self_play_summary(last)
-    write(target / "self_play.csv", COLUMNS, ([row[column] for column in COLUMNS] for row in summary))
+    write_rows(target / "tests.csv", tests, ("agent", "seed", "t_env", "name", "value"))
+    write_rows(target / "self_play.csv", self_play_summary(last), COLUMNS)
     plot_curves(curves, f"test_{METRIC}_mean", target / "curves.png")
     report_adaptation(source / "adaptation" / "parts", target, names)
 
 
 def report_adaptation(parts: Path, target: Path, names: dict[str, str]) -> None:
-    rows = [row for label in (*names, RANDOM, BEST_RESPONSE) for row in read(parts / f"{label}.csv")]
+    files = [parts / f"{label}.csv" for label in (*names, RANDOM, BEST_RESPONSE)]
+    rows = [row for file in files if file.is_file() for row in read_rows(file)]
     if not rows:
         return
-    blocks: list[Sequence[Any]] = []
+    blocks: list[Row] = []
     for label, course in courses(rows).items():
         for seed, team in np.ndindex(course.rewards.shape[:2]):
             for first in range(0, course.rewards.shape[2], BLOCK):
                 mean = course.rewards[seed, team, first : first + BLOCK].mean()
-                ends = (first + 1, min(first + BLOCK, course.rewards.shape[2]))
-                blocks.append((label, course.seeds[seed], course.co_players[team], *ends, f"{mean:.5g}"))
-    head = ("agent", "seed", "co_player", "first_episode", "last_episode", "reward")
-    write(target / "adaptation.csv", head, blocks)
+                blocks.append(
+                    {
+                        "agent": label,
+                        "seed": course.seeds[seed],
+                        "co_player": course.co_players[team],
+                        "first_episode": first + 1,
+                        "last_episode": min(first + BLOCK, course.rewards.shape[2]),
+                        "reward": f"{mean:.5g}",
+                    }
+                )
+    write_rows(target / "adaptation.csv", blocks, list(blocks[0]))
     summary = adaptation_summary(rows)
-    columns = list(summary[0])
-    cells = ([f"{value:.4g}" if isinstance(value, float) else value for value in row.values()] for row in summary)
-    write(target / "adaptation_summary.csv", columns, cells)
+    short = [
+        {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()} for row in summary
+    ]
+    write_rows(target / "adaptation_summary.csv", short, list(summary[0]))
     plot_adaptation(rows, target / "adaptation.png", names=names)
     for row in summary:
         if row["co_player"] == ALL:
             ends = f"{row['normalised_low']:.2f} to {row['normalised_high']:.2f}"
             print(f"{row['agent']:<22} {row['mean']:6.2f}   normalised {row['normalised']:5.2f} ({ends})")
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
 
 
 if __name__ == "__main__":

@@ -131,8 +131,7 @@ class MapTrunk(eqx.Module):
         x = jnp.moveaxis(maps.reshape(-1, *maps.shape[-3:]), 1, -1).astype(jnp.float32)
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             x = jax.nn.relu(convolve(x, kernel) + bias)
-        x = self.dense(x.reshape(len(x), -1))
-        x = x + time.reshape(-1, 1) * self.time
+        x = self.dense(x.reshape(len(x), -1)) + time.reshape(-1, 1) * self.time
         return x.reshape(*lead, x.shape[-1])
 
 

@@ -3,19 +3,31 @@
     python benchmarks/omg_report.py benchmarks/results/omg/8m battle_won
     python benchmarks/omg_report.py benchmarks/results/omg/foraging own_return score ep_length
 
+    omg pipeline foraging --output PIPELINE
+    python benchmarks/omg_report.py --from PIPELINE benchmarks/results/omg/foraging own_return score ep_length
+
 Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `summary.csv`, `differences.csv`,
-`groups.png` and `differences.png` beside it. The figures show the first metric.
+`groups.png` and `differences.png` beside it. The figures show the first metric. With `--from` the folder is filled from
+a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagnostics.csv`, `times.csv`,
+`pipeline.yaml`.
 """
 
 from __future__ import annotations
 
 import csv
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from omg.config import read_yaml
 from omg.evaluation.comparison import compare, summarise
+from omg.experiments.results import Row, read_rows, write_rows
+from omg.experiments.runs import known_runs
 from omg.report.figures import plot_differences, plot_groups
+from omg.tracking import RunFolder
 
 AGENT = "omg_optimistic"
 NAMES = {
@@ -42,6 +54,8 @@ NAMES = {
     "best_response": "trained with these partners themselves",
     "omg_weak_prior": "OMG, prior of 4,000 steps",
 }
+FLOORS = {"untrained", "random"}
+"""Everything is better than these; they would only stretch the figure."""
 LOWER_IS_BETTER = {"ep_length"}
 ROUNDED = 4
 
@@ -57,7 +71,7 @@ def main(folder: str, *metrics: str) -> None:
             {**row, "episodes": int(row["episodes"]), "metric": metric, "mean": float(row[metric])} for row in played
         ]
         lower = metric in LOWER_IS_BETTER
-        baselines = [agent for agent in dict.fromkeys(row["agent"] for row in rows) if agent != AGENT]
+        baselines = [agent for agent in dict.fromkeys(row["agent"] for row in rows) if agent not in {AGENT, *FLOORS}]
         summary += summarise(rows, metric, lower_is_better=lower)
         differences += compare(rows, metric, AGENT, baselines, lower_is_better=lower)
     for name, table in (("summary", summary), ("differences", differences)):
@@ -68,6 +82,44 @@ def main(folder: str, *metrics: str) -> None:
     for row in differences:
         values = [f"{row[key]:+.3f}" for key in ("difference", "low", "high")]
         print(f"{row['metric']:12s} {row['group']:16s} minus {row['baseline']:20s} {' '.join(values)} {row['verdict']}")
+
+
+def fill(pipeline: Path, place: Path, metrics: tuple[str, ...]) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for name in ("pipeline.yaml", "times.csv", "evaluation/diagnostics.csv"):
+        shutil.copy(pipeline / name, place)
+    games: dict[tuple[Any, ...], Row] = {}
+    for row in read_rows(pipeline / "evaluation" / "scores.csv"):
+        if row["metric"] in metrics:
+            game = {key: row[key] for key in ("agent", "set", "seed", "group", "team", "episodes")}
+            games.setdefault(tuple(game.values()), game)[row["metric"]] = f"{float(row['mean']):.5g}"
+    write_rows(place / "scores.csv", list(games.values()), list(next(iter(games.values()))))
+    curves: list[Row] = []
+    wanted = {f"{kind}{metric}_mean" for metric in metrics for kind in ("", "test_")}
+    for agent in read_yaml((pipeline / "pipeline.yaml").read_text())["agents"]:
+        curves += means(agent, RunFolder.open(known_runs(pipeline / "runs" / agent)[-1]).metrics(), wanted)
+    write_rows(place / "curves.csv", curves, list(curves[0]))
+
+
+def means(agent: str, metrics: list[Row], wanted: set[str]) -> list[Row]:
+    """Means over seeds; they log at slightly different steps, so the first points are put together, and so on."""
+    points: dict[tuple[str, int], list[Row]] = {}
+    counts: dict[tuple[str, Any], int] = {}
+    for row in metrics:
+        if row["name"] in wanted:
+            who = (row["name"], row["seed"])
+            counts[who] = counts.get(who, -1) + 1
+            points.setdefault((row["name"], counts[who]), []).append(row)
+    return [
+        {
+            "agent": agent,
+            "t_env": round(np.mean([row["t_env"] for row in rows])),
+            "name": name,
+            "mean_over_seeds": f"{np.mean([row['value'] for row in rows]):.5g}",
+            "seeds": len(rows),
+        }
+        for (name, _), rows in points.items()
+    ]
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -81,4 +133,8 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    words = sys.argv[1:]
+    if words[0] == "--from":
+        fill(Path(words[1]), Path(words[2]), tuple(words[3:]))
+        words = words[2:]
+    main(*words)

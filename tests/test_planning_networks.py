@@ -311,15 +311,16 @@ def test_answers_are_computed_only_where_they_are_wanted(wanting: int) -> None:
     rng = np.random.default_rng(wanting)
     wanted = np.zeros(11, bool)
     wanted[rng.permutation(11)[:wanting]] = True
-    given, known = np.arange(11.0), np.full((11, 2), -1.0)
+    given, known = np.arange(11.0), (np.full((11, 2), -1.0), np.full(11, -2.0))
 
-    def answer(rows: jax.Array) -> jax.Array:
-        return jnp.stack([rows, rows**2], axis=-1)
+    def answer(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.stack([rows, rows**2], axis=-1), rows + 5
 
-    expected = np.where(wanted[:, None], np.stack([given, given**2], axis=-1), known)
+    pairs = np.where(wanted[:, None], np.stack([given, given**2], axis=-1), known[0])
     for size in (4, 11, 16):
         found = jax.jit(lambda *rows, size=size: where_wanted(answer, *rows, size))(given, wanted, known)
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(found[0], pairs)
+        np.testing.assert_array_equal(found[1], np.where(wanted, given + 5, known[1]))
 
 
 def test_the_judge_asks_each_seats_own_networks() -> None:
@@ -340,19 +341,22 @@ def test_the_judge_asks_each_seats_own_networks() -> None:
     def ask(minds: Any) -> Any:
         some = [GoalJudge(env, goals, minds, per_seat=True, parts=parts) for parts in (1, 2)]
         given = jax.tree.map(jnp.asarray, (keys, state, seat, legal, memory, wanted, known))
-        return some[0].own(*given[:3], given[4]), *(judge.others(*given) for judge in some), seen_by(env, *given[1:3])
+        looks = [judge.own(*given[:3], *given[4:6]) for judge in some]
+        return looks, *(judge.others(*given) for judge in some), seen_by(env, *given[1:3])
 
-    (logits, value, after), whole, in_parts, (maps, time) = jax.device_get(ask(minds))
+    looks, whole, in_parts, (maps, time) = jax.device_get(ask(minds))
     np.testing.assert_array_equal(whole, in_parts)
     np.testing.assert_array_equal(whole[~wanted], -7)
     assert np.take_along_axis(legal[wanted], whole[wanted][..., None].astype(int), axis=2).all()
-    np.testing.assert_array_equal(after, memory)
     alone = jax.jit(lambda mind, maps, time: mind.own(maps, time))
-    for index in range(2):
-        mine = slice(index * 20, index * 20 + 20)
-        expected = alone(one_of(minds, index), maps[mine], time[mine])
-        np.testing.assert_allclose(logits[mine], expected[0], atol=1e-5)
-        np.testing.assert_allclose(value[mine], expected[1], atol=1e-5)
+    for logits, value, after in looks:
+        np.testing.assert_array_equal(after, memory)
+        for index in range(2):
+            mine = slice(index * 20, index * 20 + 20)
+            expected = alone(one_of(minds, index), maps[mine], time[mine])
+            asked = wanted[mine]
+            np.testing.assert_allclose(logits[mine], np.where(asked[:, None], expected[0], 0), atol=1e-5)
+            np.testing.assert_allclose(value[mine], np.where(asked, expected[1], 0), atol=1e-5)
 
 
 def test_networks_spelled_out_say_what_they_say_in_a_loop() -> None:
@@ -378,7 +382,7 @@ def test_networks_of_large_searches_are_spelled_out(monkeypatch: pytest.MonkeyPa
 
     def convolutions(trees: int) -> int:
         def look(minds: Any, state: Any) -> Any:
-            return GoalJudge(env, None, minds, per_seat=True, trees=trees).own(seat, state, seat, seat)
+            return GoalJudge(env, None, minds, per_seat=True, trees=trees).own(seat, state, seat, seat, seat >= 0)
 
         return str(jax.make_jaxpr(look)(minds, state)).count("conv_general_dilated")
 

@@ -42,7 +42,7 @@ class Script:
     def __init__(self, value: float = 0.0) -> None:
         self.value = value
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
         return jnp.zeros((len(seat), 7)), jnp.full(len(seat), self.value), memory
 
     def others(self, keys: Any, state: Any, seat: Array, legal: Array, memory: Any, wanted: Any, known: Any) -> Array:
@@ -159,7 +159,7 @@ def test_seats_and_co_players_keep_their_order(seat: int) -> None:
 class RandomPlayers:
     """The others do anything legal, by their tree's own luck; values and priors differ from position to position."""
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
         cell = jnp.take_along_axis(state.player, seat[:, None], axis=1)[:, 0].astype(jnp.float32)
         logits = jnp.sin(cell[:, None] * jnp.arange(1.0, 8.0))
         return logits, jnp.sin(cell + state.player.sum(axis=1)) + memory, memory

@@ -61,8 +61,10 @@ class TableGame:
     def there(self, state: Array) -> Array:
         return jnp.ones((len(state), 2), bool)
 
-    def own(self, keys: Array, state: Array, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
-        return self.table.logits[state], self.table.value[state], memory + 1
+    def own(self, keys: Array, state: Array, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
+        # What nobody wants to know must not be used.
+        logits = jnp.where(wanted[:, None], self.table.logits[state], jnp.nan)
+        return logits, jnp.where(wanted, self.table.value[state], jnp.nan), memory + 1
 
     def others(self, *given: Any) -> Array:
         return jnp.zeros_like(given[-1])

@@ -102,9 +102,10 @@ class GoalJudge:
     because it or somebody else reached it, goes on with another one that exists, all of them alike: its network has
     never seen a goal that is not there. Without goals the memory is handed on as it is; only its axes [N, m, K] matter.
 
-    Most positions of a tree never get a branch, and nobody asks what the others would do there. So the trees that do
-    ask are gathered, and their co-players' networks run on `parts` parts of the batch until all have an answer. On a
-    GPU, where loops cost more than products, all trees are answered at once.
+    Most positions of a tree never get a branch, and nobody asks what the others would do there; and nobody looks behind
+    the end of a game, where many simulations lead. So the trees that do ask are gathered, and the networks run on
+    `parts` parts of the batch until all have an answer. On a GPU, where loops cost more than products, all trees are
+    answered at once.
     """
 
     def __init__(
@@ -138,27 +139,43 @@ class GoalJudge:
                 self.minds = each(lambda mind: light_trunks(mind, view.width), self.minds)
         self.parts = parts or (8 if on_cpu() else 1)
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
         """See `search.Judge.own`."""
         if self.goals is not None:
             memory = renewed(self.goals, keys, state, memory)
-        seen = self._by_network(seen_by(self.env, state, seat))
-        logits, value = each(lambda own, maps, time: own(maps, time), self.minds.own, *seen, apart=self.large)
-        return logits.reshape(len(seat), -1), value.reshape(-1), memory
+        logits, value = self._ask(self._look, self.minds.own, (state, seat), wanted, self._nothing(seat))
+        return logits, value, memory
 
     def others(
         self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
     ) -> Array:
         """See `search.Judge.others`."""
-        given = self._by_network(((keys, state, seat, legal, memory), wanted, known))
-        rows = given[1].shape[1]
+        said: Array = self._ask(self._act, self.minds.others, (keys, state, seat, legal, memory), wanted, known)
+        return said
+
+    def _ask(self, answer: Callable[[Any, Any], Any], networks: Any, given: Any, wanted: Array, known: Any) -> Any:
+        """What each set of networks says of its trees.
+
+        Args:
+            answer: a set of networks, some rows of `given` -> what it says of them.
+            networks: leaves [P, ...].
+            given: leaves [B, ...].
+            wanted: [B] bool, see `where_wanted`.
+            known: leaves [B, ...], what is said of all other trees.
+        """
+        of_each = self._by_network((given, wanted, known))
+        rows = of_each[1].shape[1]
         size = rows if self.parts == 1 else max(-(-rows // self.parts), SMALLEST_PART)
 
-        def answer(network: CoPlayersNetwork, given: Any, wanted: Array, known: Array) -> Array:
-            return where_wanted(partial(self._act, network), given, wanted, known, size)
+        def of_one(network: Any, given: Any, wanted: Array, known: Any) -> Any:
+            return where_wanted(partial(answer, network), given, wanted, known, size)
 
-        said: Array = each(answer, self.minds.others, *given, apart=self.large)
-        return said.reshape(known.shape)
+        said = each(of_one, networks, *of_each, apart=self.large)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), said)
+
+    def _nothing(self, seat: Array) -> tuple[Array, Array]:
+        """Logits [B, U] and values [B] of positions that nobody asks about."""
+        return jnp.zeros((len(seat), self.env.map_view.actions)), jnp.zeros(len(seat))
 
     @property
     def _sets(self) -> int:
@@ -169,6 +186,11 @@ class GoalJudge:
         """Rows of all trees [B, ...] as those of each set of networks, [P, B / P, ...]."""
         return jax.tree.map(lambda leaf: leaf.reshape(self._sets, -1, *leaf.shape[1:]), tree)
 
+    def _look(self, network: PolicyValueNetwork, given: Any) -> tuple[Array, Array]:
+        """The focal players' logits [b, U] and values [b] of some trees."""
+        logits, value = network(*seen_by(self.env, *given))
+        return logits, value
+
     def _act(self, network: CoPlayersNetwork, given: Any) -> Array:
         """What the co-players of some trees do, [b, J] int8."""
         keys, state, seat, legal, memory = given
@@ -177,32 +199,34 @@ class GoalJudge:
         return draw_actions(keys, network(maps, time, goal), legal).astype(jnp.int8)
 
 
-def where_wanted(answer: Callable[[Any], Array], given: Any, wanted: Array, known: Array, size: int) -> Array:
+def where_wanted(answer: Callable[[Any], Any], given: Any, wanted: Array, known: Any, size: int) -> Any:
     """Computes an answer only for the rows that want one, a part of them at a time.
 
     Args:
         answer: from some rows of `given` to their answers.
         given: leaves [B, ...].
         wanted: [B] bool.
-        known: [B, ...], the answers of all other rows.
+        known: leaves [B, ...], the answers of all other rows.
         size: rows of a part; the whole batch is computed at once when it is no larger.
 
     Returns:
-        [B, ...].
+        leaves [B, ...].
     """
     rows = len(wanted)
     if size >= rows:
-        return jnp.where(wanted.reshape(-1, *(1,) * (known.ndim - 1)), answer(given), known)
+        return jax.tree.map(
+            lambda new, old: jnp.where(wanted.reshape(-1, *(1,) * (old.ndim - 1)), new, old), answer(given), known
+        )
     count = jnp.sum(wanted)
     # Those that want an answer first; behind the last row there is room for a whole part.
     order = jnp.pad(jnp.argsort(~wanted), (0, size), constant_values=rows)
 
-    def step(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(carry: tuple[Array, Any]) -> tuple[Array, Any]:
         begin, known = carry
         mine = jax.lax.dynamic_slice(order, (begin,), (size,))
         found = answer(jax.tree.map(lambda leaf: leaf[jnp.minimum(mine, rows - 1)], given))
         mine = jnp.where(begin + jnp.arange(size) < count, mine, rows)
-        return begin + size, known.at[mine].set(found, mode="drop")
+        return begin + size, jax.tree.map(lambda old, new: old.at[mine].set(new, mode="drop"), known, found)
 
     return jax.lax.while_loop(lambda carry: carry[0] < count, step, (jnp.int32(0), known))[1]
 

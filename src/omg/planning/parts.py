@@ -25,7 +25,9 @@ def search_bytes(game: Game, judge: Judge, settings: SearchSettings, state: Any,
 
     def start(state: Any, seats: Array, memory: Any) -> Any:
         roots, _ = place_roots(state, seats, memory, None)
-        return arrive(game, judge, roots, roots.state, roots.memory, jax.random.key(0)), game.legal(state)
+        everywhere = jnp.ones(roots.seat.shape, bool)
+        arrival = arrive(game, judge, roots, roots.state, roots.memory, jax.random.key(0), everywhere)
+        return arrival, game.legal(state)
 
     root, legal = jax.eval_shape(start, state, seats, memory)
     trees, actions = root.prior.shape

@@ -59,7 +59,7 @@ class Game(Protocol):
 class Judge(Protocol):
     """What a focal player thinks of positions. Both functions get B trees in the order of the module's text."""
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
         """Looks at positions that enter the trees.
 
         Args:
@@ -68,10 +68,12 @@ class Judge(Protocol):
             seat: [B] int32, focal seats.
             memory: what is known along the branch, leaves [B, ...], e.g. the sampled goals; at a root what the caller
                 of the search gave, elsewhere what this function returned for the position before.
+            wanted: [B] bool, where an answer is needed: behind an end there is nothing to look at, and a tree that has
+                found its best way to one goes there again and again.
 
         Returns:
             the focal player's prior logits [B, U], not masked; the discounted return [B] that it expects from here on;
-            and the memory of these positions.
+            and the memory of these positions. Where no answer is wanted, anything.
         """
         ...
 
@@ -175,9 +177,10 @@ def grow_trees(game: Game, judge: Judge, settings: SearchSettings, roots: Roots,
         # The reward belongs to the step; behind the end there is nothing, so it can be counted only once.
         there = jnp.take_along_axis(game.there(state), roots.seat[:, None], axis=1)[:, 0]
         discount = jnp.where(~over & there, settings.discount, 0.0)
-        return reward, discount, arrive(game, judge, roots, state, node.memory, key)
+        return reward, discount, arrive(game, judge, roots, state, node.memory, key, discount > 0)
 
-    root = arrive(game, judge, roots, roots.state, roots.memory, root_key)
+    everywhere = jnp.ones(roots.seat.shape, bool)
+    root = arrive(game, judge, roots, roots.state, roots.memory, root_key, everywhere)
     return grow(root, open_node, players - 1, expand, settings.simulations, settings.exploration, search_key, axes)
 
 
@@ -186,10 +189,20 @@ def own_luck(key: Array, roots: Roots) -> Array:
     return jax.vmap(jax.random.fold_in, (None, 0))(key, roots.number)
 
 
-def arrive(game: Game, judge: Judge, roots: Roots, state: Any, memory: Any, key: Array) -> Arrival:
-    """What is known of positions that enter the trees of `roots`; state and memory have leaves [B, ...]."""
+def arrive(game: Game, judge: Judge, roots: Roots, state: Any, memory: Any, key: Array, wanted: Array) -> Arrival:
+    """What is known of positions that enter the trees of `roots`.
+
+    Args:
+        game: the rules.
+        judge: the networks.
+        roots: of the trees.
+        state: the positions, leaves [B, ...].
+        memory: of the positions before, leaves [B, ...].
+        key: consumed.
+        wanted: [B] bool, see `Judge.own`.
+    """
     legal = jnp.take_along_axis(game.legal(state), roots.seat[:, None, None], axis=1)[:, 0]
-    logits, value, memory = judge.own(own_luck(key, roots), state, roots.seat, memory)
+    logits, value, memory = judge.own(own_luck(key, roots), state, roots.seat, memory, wanted)
     return Arrival(jnp.where(legal, legal_softmax(logits, legal), ILLEGAL), value, Node(state, memory))
 
 

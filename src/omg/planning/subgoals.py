@@ -58,20 +58,20 @@ class SubgoalJudge(GoalJudge):
         super().__init__(env, None, minds, per_seat=per_seat, trees=trees, parts=parts)
         self.settings = settings
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any) -> tuple[Array, Array, Any]:
+    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
         """See `search.Judge.own`; infers the co-players' subgoals and looks at the position with them."""
         del keys
 
-        def look(minds: Minds, state: Any, seat: Array, memory: Trace) -> tuple[Array, Array, Trace]:
+        def look(minds: Minds, given: Any) -> tuple[Array, Array, Trace]:
+            state, seat, memory = given
             trace, _ = self._step(minds, state, seat, memory)
             maps, time = seen_by(self.env, state, seat)
             logits, value = minds.own(maps, time, trace.goal)
             return logits, value, trace
 
-        given = self._by_network((state, seat, memory))
-        found = each(look, self.minds, *given, apart=self.large)
-        logits, value, trace = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
-        return logits, value, trace
+        known = (*self._nothing(seat), memory)
+        found: tuple[Array, Array, Trace] = self._ask(look, self.minds, (state, seat, memory), wanted, known)
+        return found
 
     def follow(self, state: Any, seat: Array, memory: Trace) -> tuple[Trace, dict[str, Array]]:
         """One step of the model for B positions, in the order [f, N].

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import jax
@@ -78,22 +80,59 @@ def test_a_belief_follows_bayes_rule() -> None:
     ],
 )
 def test_from_how_many_drifts_to_which(prior: list[float], done: int, left: list[bool], belief: list[float]) -> None:
-    exists = jnp.asarray([*left, True])
-    found = opening(DRIFTS, FULL, jnp.asarray(prior), exists, jnp.asarray(done))
-    np.testing.assert_allclose(found, belief, atol=1e-6)
+    exists = jnp.asarray([[*left, True]])
+    found = opening(DRIFTS, FULL, jnp.asarray([prior]), exists, jnp.asarray([done]))
+    np.testing.assert_allclose(found, [belief], atol=1e-6)
+
+
+def slow_counts(priors: list[list[float]], done: list[int], left: list[bool]) -> list[list[float]]:
+    """The same for several co-players, by going through all that they may reach together."""
+    count = len(priors)
+    goes_on, total = [0.0] * count, 0.0
+    for numbers in itertools.product(range(len(priors[0])), repeat=count):
+        more = [number - had for number, had in zip(numbers, done, strict=True)]
+        if min(more) >= 0 and sum(more) <= sum(left):
+            chance = math.prod(prior[number] for prior, number in zip(priors, numbers, strict=True))
+            total += chance
+            goes_on = [so_far + chance * (m > 0) for so_far, m in zip(goes_on, more, strict=True)]
+    shares = [each / total for each in goes_on]
+    return [[share / sum(left) if there else 0.0 for there in left] + [1 - share] for share in shares]
+
+
+@pytest.mark.parametrize(
+    ("done", "left"), [([0, 0, 0], [True] * 3), ([1, 0, 0], [True, False, True]), ([1, 0, 1], [False, False, True])]
+)
+def test_co_players_share_what_is_left(done: list[int], left: list[bool]) -> None:
+    rng = np.random.default_rng(3)
+    priors = rng.dirichlet(np.ones(4), 3)
+    exists = jnp.tile(jnp.asarray([*left, True]), (3, 1))
+    found = jax.jit(lambda *given: opening(DRIFTS, FULL, *given))(jnp.asarray(priors), exists, jnp.asarray(done))
+    np.testing.assert_allclose(found, slow_counts(priors.tolist(), done, left), atol=1e-6)
+
+
+def test_one_drift_is_not_expected_of_everybody() -> None:
+    """Three who go on as often as not: one of them does in three of four cases, and each in one of four."""
+    exists = jnp.tile(jnp.asarray([False, False, True, True]), (3, 1))
+    found = goals_from_counts(jnp.tile(jnp.asarray([0.5, 0.5, 0, 0]), (3, 1)), exists, jnp.zeros(3, int))
+    np.testing.assert_allclose(found, [[0, 0, 0.25, 0.75]] * 3, atol=1e-6)
 
 
 def test_counts_say_nothing_where_they_are_impossible() -> None:
-    exists = jnp.ones(4, bool)
-    assert goals_from_counts(jnp.asarray([1.0, 0, 0, 0]), exists, jnp.asarray(1)).tolist() == [0, 0, 0, 0]
+    exists, prior = jnp.ones((2, 4), bool), jnp.asarray([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0]])
+    found = goals_from_counts(prior, exists, jnp.asarray([1, 0]))
+    np.testing.assert_allclose(found, [[0, 0, 0, 0], [1 / 6, 1 / 6, 1 / 6, 1 / 2]], atol=1e-6)
+    # All of them always go on, and there is not enough for that: each is judged by itself.
+    one_left = jnp.tile(jnp.asarray([True, False, False, True]), (2, 1))
+    found = goals_from_counts(jnp.asarray([[0, 1.0, 0, 0]] * 2), one_left, jnp.zeros(2, int))
+    assert found.tolist() == [[1, 0, 0, 0]] * 2
 
 
 def test_ablations_switch_the_halves_of_a_belief_off() -> None:
-    prior, exists = jnp.asarray([0.9, 0.1]), jnp.asarray([True, True])
-    zero = jnp.asarray(0)
-    np.testing.assert_allclose(opening(STAGS, FULL, prior, exists, zero), [0.9, 0.1])
-    np.testing.assert_allclose(opening(STAGS, FULL, prior, jnp.asarray([False, True]), zero), [0, 1])
-    np.testing.assert_allclose(opening(STAGS, BeliefSettings(between=False), prior, exists, zero), [0.5, 0.5])
+    prior, exists = jnp.asarray([[0.9, 0.1]]), jnp.asarray([[True, True]])
+    zero = jnp.asarray([0])
+    np.testing.assert_allclose(opening(STAGS, FULL, prior, exists, zero), [[0.9, 0.1]])
+    np.testing.assert_allclose(opening(STAGS, FULL, prior, jnp.asarray([[False, True]]), zero), [[0, 1]])
+    np.testing.assert_allclose(opening(STAGS, BeliefSettings(between=False), prior, exists, zero), [[0.5, 0.5]])
     unlearned = learn_prior(STAGS, BeliefSettings(between=False), prior, jnp.asarray([0, 0, 0]))
     assert unlearned.tolist() == prior.tolist()
 
@@ -134,17 +173,16 @@ def test_beliefs_along_a_game(settings: BeliefSettings) -> None:
     advance = jax.jit(DRIFTS_ENV.advance)
     step = jax.jit(lambda *given: follow(DRIFTS, settings, prior, *given, seats))
     beliefs = jax.jit(lambda state: begin(DRIFTS, settings, prior, state, seats))(state)
-    np.testing.assert_allclose(beliefs.belief[0, 0], [[0.2, 0.2, 0.2, 0.4], [0.1, 0.1, 0.1, 0.7]], atol=1e-6)
+    first, second = slow_counts(prior.tolist(), [0, 0], [True] * 3)
+    np.testing.assert_allclose(beliefs.belief[0, 0], [first, second], atol=1e-6)
     shovel = jnp.asarray([[4, 5, 4]])
     after, _, _ = advance(state, shovel)
     chance = jnp.asarray([[[[0.9, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.6]]]])
     beliefs = step(beliefs, chance, state, shovel, after)
     assert beliefs.done.tolist() == [[0, 1, 0]]
-    again = [0, 0.25, 0.25, 0.5]
-    watched = slow_revise([0.1, 0.1, 0.1, 0.7], [0.1, 0.2, 0.3, 0.6], [False, True, True, True])
-    unwatched = [0, 0.15, 0.15, 0.7]
-    second = watched if settings.within else unwatched
-    np.testing.assert_allclose(beliefs.belief[0, 0], [again, second], atol=1e-6)
+    again, unwatched = slow_counts(prior.tolist(), [1, 0], [False, True, True])
+    watched = slow_revise(second, [0.1, 0.2, 0.3, 0.6], [False, True, True, True])
+    np.testing.assert_allclose(beliefs.belief[0, 0], [again, watched if settings.within else unwatched], atol=1e-6)
     stay = jnp.asarray([[4, 4, 4]])
     last, _, _ = advance(after, stay)
     beliefs = step(beliefs, chance, after, stay, last)

@@ -5,8 +5,10 @@ a belief, it starts again, all existing goals alike.
 
 Between episodes a prior over outcomes follows what each co-player did: `p <- alpha * p + (1 - alpha) * [outcome]`.
 Where the outcome is the goal reached (stag_hunt), the prior is the belief that an episode opens with. Where it is the
-number n of goals reached (snowdrift), a player that has reached k goals goes on with chance `P(n > k) / P(n >= k)`,
-shared equally by the goals that exist, and the rest is on being after nothing.
+number n of goals reached (snowdrift), what is left is not enough for everybody: of the numbers `m = n - k` that the
+co-players may still reach, drawn from `P(n | n >= k)` of each, only those count that add up to no more than what is
+left. A player goes on with the chance that its `m > 0`, shared equally by the goals that exist, and the rest is on
+being after nothing.
 
 Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
 P outcomes of an episode, K samples.
@@ -81,12 +83,12 @@ def opening(goals: GoalSet, settings: BeliefSettings, prior: Array, exists: Arra
     Args:
         goals: of the game.
         settings: static.
-        prior: [..., P].
-        exists: [..., G] bool.
-        done: [...] integers, goals that the co-player has reached in this episode.
+        prior: [..., J, P].
+        exists: [..., J, G] bool.
+        done: [..., J] integers, goals that each co-player has reached in this episode.
 
     Returns:
-        [..., G].
+        [..., J, G].
     """
     if not settings.between:
         return normalised(jnp.zeros(exists.shape), exists)
@@ -94,25 +96,68 @@ def opening(goals: GoalSet, settings: BeliefSettings, prior: Array, exists: Arra
 
 
 def goals_from_counts(prior: Array, exists: Array, done: Array) -> Array:
-    """From how many goals a player reaches in an episode to which it is after now; see the module's text.
+    """From how many goals players reach in an episode to which they are after now; see the module's text.
 
     Args:
-        prior: [..., P], chances of reaching 0, 1, ... P - 1 goals.
-        exists: [..., G] bool, the last being after nothing.
-        done: [...] integers, reached so far.
+        prior: [..., J, P], chances of reaching 0, 1, ... P - 1 goals.
+        exists: [..., J, G] bool, the last being after nothing.
+        done: [..., J] integers, reached so far.
 
     Returns:
-        [..., G]; all zero where the prior holds so many goals for impossible.
+        [..., J, G]; all zero where the prior holds so many goals for impossible.
     """
-    number = jnp.arange(prior.shape[-1])
-    at_least = jnp.sum(jnp.where(number >= done[..., None], prior, 0.0), axis=-1)
-    more = jnp.sum(jnp.where(number > done[..., None], prior, 0.0), axis=-1)
-    possible = at_least > 0
-    goes_on = jnp.where(possible, more / jnp.where(possible, at_least, 1.0), 0.0)
     drifts = exists[..., :-1]
-    each = goes_on / jnp.maximum(jnp.sum(drifts, axis=-1), 1)
+    left = jnp.sum(drifts, axis=-1)
+    more, possible = still_to_come(prior, done)
+    goes_on = jnp.where(possible, going_on(more, left), 0.0)
+    each = goes_on / jnp.maximum(left, 1)
     rest = jnp.where(possible, 1.0 - goes_on, 0.0)
     return jnp.concatenate([jnp.where(drifts, each[..., None], 0.0), rest[..., None]], axis=-1)
+
+
+def still_to_come(prior: Array, done: Array) -> tuple[Array, Array]:
+    """How many more goals a player that has reached `done` [...] will reach, from its prior [..., P].
+
+    Returns:
+        chances of 0, 1, ... P - 1 more, [..., P]; and whether the prior holds `done` for possible at all, [...] bool:
+        where it does not, none is to come.
+    """
+    size = prior.shape[-1]
+    number = done[..., None] + jnp.arange(size)
+    weight = jnp.where(number < size, jnp.take_along_axis(prior, jnp.minimum(number, size - 1), axis=-1), 0.0)
+    total = jnp.sum(weight, axis=-1, keepdims=True)
+    possible = total > 0
+    return jnp.where(possible, weight / jnp.where(possible, total, 1.0), jnp.arange(size) == 0), possible[..., 0]
+
+
+def going_on(more: Array, left: Array) -> Array:
+    """The chance of each of J players to reach one more goal, when all of them together reach no more than are left.
+
+    Where the players' habits leave no such outcome, each is judged by itself.
+
+    Args:
+        more: [..., J, P], from `still_to_come`.
+        left: [..., J] integers, the same for all J.
+
+    Returns:
+        [..., J].
+    """
+    players, size = more.shape[-2:]
+    number = jnp.arange(size)
+    within = number <= left[..., None]
+    adds_up = number[:, None, None] + number[:, None] == number
+
+    def fits(who: list[int]) -> Array:
+        """The chance [...] that these players together reach no more than are left."""
+        total = jnp.broadcast_to(number == 0, more[..., 0, :].shape).astype(more.dtype)
+        for one in who:
+            total = jnp.einsum("...a,...b,abn->...n", total, more[..., one, :], adds_up)
+        return jnp.sum(total * within[..., 0, :], axis=-1)
+
+    everybody = fits(list(range(players)))[..., None]
+    without = jnp.stack([fits([one for one in range(players) if one != each]) for each in range(players)], axis=-1)
+    stops = more[..., 0] * jnp.where(everybody > 0, without / jnp.where(everybody > 0, everybody, 1.0), 1.0)
+    return jnp.clip(1.0 - stops, 0.0, 1.0)
 
 
 def begin(goals: GoalSet, settings: BeliefSettings, prior: Array, state: Any, seats: Array) -> Beliefs:

@@ -117,7 +117,7 @@ def test_what_cannot_learn_in_all_seats_is_refused_before_anything_is_written(
     [
         ("stag_hunt", 200_000, 0.02, {"random", "nearest_stag", "nearest_hare"}),
         ("stag_hunt_4h2s", 300_000, 0.02, {"random", "nearest_stag", "nearest_hare"}),
-        ("snowdrift", 150_000, 0.01, {"random", "nearest_drift", "never_shovels"}),
+        ("snowdrift", 110_000, 0.01, {"random", "nearest_drift", "never_shovels"}),
     ],
 )
 def test_the_presets_of_social_games(name: str, steps: int, entropy: float, scripts: set[str], tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_the_presets_of_social_games(name: str, steps: int, entropy: float, scri
         assert config.entropy_coef == (0.01 if planner else entropy)
     hop = checked.agents["hop"]
     searches = (hop.hop_simulations, hop.hop_samples, hop.hop_test_simulations, hop.hop_test_samples)
-    assert searches == ((64, 2, 200, 5) if name == "snowdrift" else (32, 2, 100, 3))
+    assert searches == ((64, 2, 100, 5) if name == "snowdrift" else (32, 2, 100, 3))
     assert (plan.pool.heldout, set(plan.pool.scripted)) == ({"lola": 2, "ppo": 2, "ps_ppo": 2}, scripts)
     assert plan.adaptation is not None
     assert plan.adaptation.entrants(["hop"]) == {

@@ -3,8 +3,8 @@
     python benchmarks/omg_report.py benchmarks/results/omg/8m battle_won
     python benchmarks/omg_report.py benchmarks/results/omg/foraging own_return score ep_length
 
-    omg pipeline foraging --output PIPELINE
-    python benchmarks/omg_report.py --from PIPELINE benchmarks/results/omg/foraging own_return score ep_length
+    omg pipeline foraging train.t_max=150000 --output PIPELINE
+    python benchmarks/omg_report.py --from PIPELINE benchmarks/results/omg/foraging_short own_return score ep_length
 
 Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `summary.csv`, `differences.csv`,
 `groups.png` and `differences.png` beside it. The figures show the first metric. With `--from` the folder is filled from
@@ -14,7 +14,6 @@ a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagn
 
 from __future__ import annotations
 
-import csv
 import shutil
 import sys
 from pathlib import Path
@@ -62,10 +61,9 @@ ROUNDED = 4
 
 def main(folder: str, *metrics: str) -> None:
     place = Path(folder)
-    with (place / "scores.csv").open(newline="") as file:
-        played = [row for row in csv.DictReader(file) if row["set"] == "heldout"]
-    summary: list[dict[str, Any]] = []
-    differences: list[dict[str, Any]] = []
+    played = [row for row in read_rows(place / "scores.csv") if row["set"] == "heldout"]
+    summary: list[Row] = []
+    differences: list[Row] = []
     for metric in metrics:
         rows = [
             {**row, "episodes": int(row["episodes"]), "metric": metric, "mean": float(row[metric])} for row in played
@@ -75,7 +73,7 @@ def main(folder: str, *metrics: str) -> None:
         summary += summarise(rows, metric, lower_is_better=lower)
         differences += compare(rows, metric, AGENT, baselines, lower_is_better=lower)
     for name, table in (("summary", summary), ("differences", differences)):
-        write(place / f"{name}.csv", table)
+        write_rows(place / f"{name}.csv", [rounded(row) for row in table], list(table[0]))
     first = metrics[0]
     plot_groups([row for row in summary if row["metric"] == first], place / "groups.png", names=NAMES)
     plot_differences([row for row in differences if row["metric"] == first], place / "differences.png", names=NAMES)
@@ -122,14 +120,8 @@ def means(agent: str, metrics: list[Row], wanted: set[str]) -> list[Row]:
     ]
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow(
-                {key: round(value, ROUNDED) if isinstance(value, float) else value for key, value in row.items()}
-            )
+def rounded(row: Row) -> Row:
+    return {key: round(value, ROUNDED) if isinstance(value, float) else value for key, value in row.items()}
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def goals_from_counts(prior: Array, exists: Array, done: Array) -> Array:
     drifts = exists[..., :-1]
     left = jnp.sum(drifts, axis=-1)
     more, possible = still_to_come(prior, done)
-    goes_on = jnp.where(possible, going_on(more, left), 0.0)
+    goes_on = jnp.where(possible, going_on(more, left[..., 0]), 0.0)
     each = goes_on / jnp.maximum(left, 1)
     rest = jnp.where(possible, 1.0 - goes_on, 0.0)
     return jnp.concatenate([jnp.where(drifts, each[..., None], 0.0), rest[..., None]], axis=-1)
@@ -137,7 +137,7 @@ def going_on(more: Array, left: Array) -> Array:
 
     Args:
         more: [..., J, P], from `still_to_come`.
-        left: [..., J] integers, the same for all J.
+        left: [...] integers.
 
     Returns:
         [..., J].
@@ -152,7 +152,7 @@ def going_on(more: Array, left: Array) -> Array:
         total = jnp.broadcast_to(number == 0, more[..., 0, :].shape).astype(more.dtype)
         for one in who:
             total = jnp.einsum("...a,...b,abn->...n", total, more[..., one, :], adds_up)
-        return jnp.sum(total * within[..., 0, :], axis=-1)
+        return jnp.sum(total * within, axis=-1)
 
     everybody = fits(list(range(players)))[..., None]
     without = jnp.stack([fits([one for one in range(players) if one != each]) for each in range(players)], axis=-1)

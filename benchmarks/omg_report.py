@@ -6,16 +6,21 @@
     omg pipeline foraging train.t_max=150000 --output PIPELINE
     python benchmarks/omg_report.py --from PIPELINE benchmarks/results/omg/foraging_short own_return score ep_length
 
+    omg train --config=7pool1iql ... with name=iql_from init_from=POOL ...
+    omg evaluate RUN --pool POOL --csv iql_from.csv
+    python benchmarks/omg_report.py --add RUN iql_from.csv benchmarks/results/omg/8m_again battle_won
+
 Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `summary.csv`, `differences.csv`,
 `groups.png` and `differences.png` beside it. The figures show the first metric. With `--from` the folder is filled from
 a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagnostics.csv`, `times.csv`,
-`pipeline.yaml`.
+`pipeline.yaml`. With `--add` one more run joins them under its name: its curves, and its scores with the same pool.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +57,8 @@ NAMES = {
     "omg_third": "OMG, third state selected",
     "best_response": "trained with these partners themselves",
     "omg_weak_prior": "OMG, prior of 4,000 steps",
+    "iql_from": "IQL, from a pool policy",
+    "omg_from": "OMG, from a pool policy",
 }
 FLOORS = {"untrained", "random"}
 """Everything is better than these; they would only stretch the figure."""
@@ -86,20 +93,40 @@ def fill(pipeline: Path, place: Path, metrics: tuple[str, ...]) -> None:
     place.mkdir(parents=True, exist_ok=True)
     for name in ("pipeline.yaml", "times.csv", "evaluation/diagnostics.csv"):
         shutil.copy(pipeline / name, place)
-    games: dict[tuple[Any, ...], Row] = {}
-    for row in read_rows(pipeline / "evaluation" / "scores.csv"):
-        if row["metric"] in metrics:
-            game = {key: row[key] for key in ("agent", "set", "seed", "group", "team", "episodes")}
-            games.setdefault(tuple(game.values()), game)[row["metric"]] = f"{float(row['mean']):.5g}"
-    write_rows(place / "scores.csv", list(games.values()), list(next(iter(games.values()))))
+    scores = tidy_scores(read_rows(pipeline / "evaluation" / "scores.csv"), metrics)
+    write_rows(place / "scores.csv", scores, list(scores[0]))
     curves: list[Row] = []
-    wanted = {f"{kind}{metric}_mean" for metric in metrics for kind in ("", "test_")}
     for agent in read_yaml((pipeline / "pipeline.yaml").read_text())["agents"]:
-        curves += means(agent, RunFolder.open(known_runs(pipeline / "runs" / agent)[-1]).metrics(), wanted)
+        curves += run_curves(agent, known_runs(pipeline / "runs" / agent)[-1], metrics)
     write_rows(place / "curves.csv", curves, list(curves[0]))
 
 
-def means(agent: str, metrics: list[Row], wanted: set[str]) -> list[Row]:
+def add(run: Path, scores: Path, place: Path, metrics: tuple[str, ...]) -> None:
+    name = RunFolder.open(run).config().name
+    played = [{**row, "set": "heldout"} for row in read_rows(scores) if row["agent"] == name]
+    if not played:
+        sys.exit(f"{scores}: has no rows of the run '{name}'.")
+    for file, found in (("scores.csv", tidy_scores(played, metrics)), ("curves.csv", run_curves(name, run, metrics))):
+        others = [row for row in read_rows(place / file) if row["agent"] != name]
+        write_rows(place / file, [*others, *found], list(others[0]))
+
+
+def tidy_scores(rows: list[Row], metrics: tuple[str, ...]) -> list[Row]:
+    """One row for each agent, seed and team, the metrics side by side."""
+    games: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        if row["metric"] in metrics:
+            game = {key: row[key] for key in ("agent", "set", "seed", "group", "team", "episodes")}
+            games.setdefault(tuple(game.values()), game)[row["metric"]] = f"{float(row['mean']):.5g}"
+    return list(games.values())
+
+
+def run_curves(agent: str, run: Path, metrics: tuple[str, ...]) -> list[Row]:
+    wanted = {f"{kind}{metric}_mean" for metric in metrics for kind in ("", "test_")}
+    return means(agent, RunFolder.open(run).metrics(), wanted)
+
+
+def means(agent: str, metrics: Iterable[Row], wanted: set[str]) -> list[Row]:
     """Means over seeds; they log at slightly different steps, so the first points are put together, and so on."""
     points: dict[tuple[str, int], list[Row]] = {}
     counts: dict[tuple[str, Any], int] = {}
@@ -129,4 +156,7 @@ if __name__ == "__main__":
     if words[0] == "--from":
         fill(Path(words[1]), Path(words[2]), tuple(words[3:]))
         words = words[2:]
+    elif words[0] == "--add":
+        add(Path(words[1]), Path(words[2]), Path(words[3]), tuple(words[4:]))
+        words = words[3:]
     main(*words)

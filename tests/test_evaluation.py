@@ -219,7 +219,10 @@ def test_two_agents_see_the_same_starts_and_sit_at_the_same_tables(arena: Arena,
 
 def test_a_run_is_paired_with_itself_under_another_label(folder: Path, agents: list[Agent]) -> None:
     runs = {"one": folder / "agent_1", "two": folder / "agent_1"}
-    table = evaluate_runs(runs, folder / "pool", pool_set="training", episodes=EPISODES)
+    said: list[str] = []
+    table = evaluate_runs(runs, folder / "pool", pool_set="training", episodes=EPISODES, say=said.append)
+    assert said[0] == "one: 1 seed(s) with the set training"
+    assert said[-1] == "two: 1 seed(s) with the set training, 9 of 9 teams done"
     rows = {label: [row["mean"] for row in table.where(agent=label)] for label in runs}
     assert rows["one"] == rows["two"]
     assert len(rows["one"]) == 3 * 3 * 5  # groups, teams, metrics

@@ -147,6 +147,7 @@ def pool_scores(
     seed: int = 0,
     *,
     epsilon: float = 0.0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
     """Plays agents with groups of teams made from `mates`: the tidy rows of `score_rows` for all groups.
 
@@ -160,12 +161,13 @@ def pool_scores(
         episodes: Per team.
         seed: Of teams and games.
         epsilon: Exploration of the agents; 0 is greedy.
+        progress: Called with the number of teams done and of all teams.
 
     Raises:
         UserError: there is no group of a given name.
     """
     teams = make_groups(mates.members, env.spec.n_agents, groups, seed)
-    found = evaluate_groups(env, agents, mates, teams, episodes, seed, epsilon=epsilon)
+    found = evaluate_groups(env, agents, mates, teams, episodes, seed, epsilon=epsilon, progress=progress)
     return [row for group in teams for row in score_rows(label, seeds, group, found[group.name])]
 
 

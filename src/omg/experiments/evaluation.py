@@ -112,12 +112,17 @@ def evaluate_runs(
         arena.check(one, pool_set)
     rows: list[dict[str, Any]] = []
     for one in contestants:
-        say(f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}")
-        rows += arena.scores(one, pool_set, groups, episodes, seed)
+        what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
+        say(what)
+        rows += arena.scores(one, pool_set, groups, episodes, seed, _counted(what, say))
     for script in scripted:
         say(f"{script}: with the set {pool_set}")
         rows += arena.scripted_scores(script, first.config, pool_set, groups, episodes, seed)
     return Table(rows)
+
+
+def _counted(what: str, say: Say) -> Callable[[int, int], None]:
+    return lambda done, teams: say(f"{what}, {done} of {teams} teams done")
 
 
 class Arena:
@@ -151,14 +156,19 @@ class Arena:
         self.mates(pool_set, first.config)
 
     def scores(
-        self, contestants: Contestants, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
+        self,
+        contestants: Contestants,
+        pool_set: str,
+        groups: Sequence[str] | None,
+        episodes: int,
+        seed: int,
+        progress: Callable[[int, int], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Tidy scores of agents with the teams of a set."""
+        """Tidy scores of agents with the teams of a set; `progress` is told how many of how many teams are done."""
         self.check(contestants, pool_set)
-        mates = self.mates(pool_set, contestants.agents[0].config)
-        return pool_scores(
-            self.env, contestants.players, contestants.label, contestants.seeds, mates, groups, episodes, seed
-        )
+        label, mates = contestants.label, self.mates(pool_set, contestants.agents[0].config)
+        played = (self.env, contestants.players, label, contestants.seeds, mates, groups, episodes, seed)
+        return pool_scores(*played, progress=progress)
 
     def scripted_scores(
         self, script: str, config: Config, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int

@@ -37,7 +37,7 @@ BLOCK = 8
 """Episodes that a row of `adaptation.csv` stands for."""
 KEPT = re.compile(
     r"test_(reward_per_player_mean|(hares|stags)_hunted_mean|drifts_removed_mean|ep_length_mean|action_accuracy"
-    r"|precision_shovel|belief_\w+|subgoal_\w+|present_\w+)"
+    r"|precision_shovel|goal_probe_chance|belief_\w+|subgoal_\w+|present_\w+)"
 )
 
 

@@ -308,6 +308,50 @@ def test_columns_of_several_sequences() -> None:
 # -------------------------------------------------------------------------------------------------- what is measured
 
 
+@cache
+def next_prey() -> np.ndarray:
+    """[B, T, A]: 0 for the stag and 1 for a hare that the player catches in this step or later, -1 for nothing."""
+    game, batch = started()[1].mac.game, episodes()
+    state = jax.jit(game.from_world)(batch.state[:, :-1].reshape(GAMES * STEPS, -1))
+    caught = np.asarray(game.caught(state, batch.actions[:, :-1].reshape(-1, SEATS))).reshape(GAMES, STEPS, SEATS) - 1
+    found = np.full((GAMES, STEPS, SEATS), -1)
+    for one, step, seat in np.ndindex(*found.shape):
+        later = [prey for prey in caught[one, step : int(batch.filled[one].sum()), seat] if prey >= 0]
+        found[one, step, seat] = later[0] if later else -1
+    return found
+
+
+def goal_shares() -> np.ndarray:
+    """How often each prey is what a co-player catches next, over all seats that look at it."""
+    counts = np.zeros(2)
+    for one, step, seat in np.ndindex(GAMES, STEPS, SEATS):
+        for other in OTHERS[seat]:
+            if there()[one, step, seat] and there()[one, step, other] and next_prey()[one, step, other] >= 0:
+                counts[next_prey()[one, step, other]] += 1
+    assert counts.min() > 5
+    return counts / counts.sum()
+
+
+@pytest.mark.parametrize("told", ["goals", "nothing"])
+def test_goals_are_read_off_subgoals_that_tell_them(told: str) -> None:
+    state, batch = started()[1], episodes()
+    subgoals = np.zeros((GAMES, STEPS + 1, SEATS, J, D), np.float32)
+    if told == "goals":
+        for seat in range(SEATS):
+            subgoals[:, :-1, seat, :, 1] = next_prey()[:, :, OTHERS[seat]]
+    records = {**batch.records, "infer_mu": subgoals.reshape(GAMES, STEPS + 1, SEATS, -1)}
+    # Each of them many times, so that both halves have every goal, and enough of it for a classifier wary of chance.
+    many = jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf), 20, axis=0), batch._replace(records=records))
+    seats = jnp.tile(jnp.arange(SEATS), (20 * GAMES, 1))
+    found = jax.jit(lambda batch: subgoal_measures(state.mac, batch, seats, H, 0))(many)
+    chance = float(found["goal_probe_chance"])
+    if told == "goals":
+        assert float(found["subgoal_goal_probe"]) == 1
+    else:
+        assert float(found["subgoal_goal_probe"]) == pytest.approx(chance, abs=1e-6)
+    assert chance == pytest.approx(goal_shares().max(), abs=1e-6)
+
+
 def test_subgoals_are_compared_with_what_the_co_player_saw() -> None:
     _, state = started()
     batch = episodes()
@@ -370,6 +414,8 @@ def test_subgoals_are_compared_with_what_the_co_player_saw() -> None:
                 hit = {maps[min(step + ahead, until)] for step in range(until)}
                 ratios.append(len(hit) / (until + 1))
     assert float(measures["subgoal_hit_ratio"]) == pytest.approx(np.mean(ratios), abs=1e-5)
+    assert float(measures["goal_probe_chance"]) == pytest.approx(goal_shares().max(), abs=1e-6)
+    assert 0 < float(measures["present_goal_probe"]) <= 1
     assert float(measures["subgoal_probe"]) > 0.8
     assert 0 < float(measures["present_probe"]) <= 1
     assert float(measures["probe_chance"]) == 0.5

@@ -128,7 +128,7 @@ def belief_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[str,
     alike = 1.0 / jnp.maximum(exists.sum(axis=-1), 1)
     belief = batch.records["belief"][:, :-1].reshape(*shape[:2], seats.shape[1], -1, goals.count)
     others = own_order(seats, actions.shape[2])[..., 1:]
-    held, known, when = (_of_co_players(values, others) for values in (wanted, seen.known, phase))
+    held, known, when = (of_co_players(values, others) for values in (wanted, seen.known, phase))
     there = game.there(_flat(states)).reshape(actions.shape)
     looking = jnp.take_along_axis(there, seats[:, None], axis=2)[..., None]
     counted = (known & looking).astype(jnp.float32)
@@ -155,7 +155,7 @@ def _phase(goals: GoalSet, states: Any, actions: Array, played: Array) -> Array:
     return jnp.clip(3 * (now - begin) // jnp.maximum(end - begin + 1, 1), 0, 2)
 
 
-def _of_co_players(values: Array, others: Array) -> Array:
+def of_co_players(values: Array, others: Array) -> Array:
     """What belongs to the co-players of each seat: [B, T, A, ...] and [B, m, J] -> [B, T, m, J, ...]."""
     return jax.vmap(lambda own, order: own[:, order])(values, others)
 

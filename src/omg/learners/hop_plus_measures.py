@@ -10,6 +10,11 @@ compared with what the co-player really saw, as long as both were in the game:
     subgoal_place_error        rows plus columns between the co-player's likeliest cell in the decoded map and its cell
                                H steps ahead
     present_place_error        cells between where it is and the same: how far it moves
+    subgoal_goal_probe         accuracy with which a linear classifier reads from the subgoal of a co-player which goal
+                               it reaches next (stag or hare; the cell of the drift, or none); fitted on every other
+                               episode, scored on the rest
+    present_goal_probe         the same from what the co-player sees at present
+    goal_probe_chance          share of the most frequent goal
     subgoal_probe              accuracy with which a linear classifier reads from a seat's subgoals which player has
                                most of the other seats; fitted on every other episode, scored on the rest
     present_probe              the same from the present view
@@ -29,13 +34,15 @@ from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
 from omg.controllers.hop import HOPMac
+from omg.learners.hop_measures import of_co_players
 from omg.learners.subgoal_measures import comparable, hit_ratio, probe_accuracy, tolerance_of, view_distance
 from omg.modules.maps import MapShape
+from omg.planning.goals import hindsight, make_goals
 from omg.planning.search import own_order
 
 
 def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: int, partners: int) -> dict[str, Array]:
-    """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart.
+    """The measures above, as float32 scalars; `probe` only where there is more than one partner to tell apart.
 
     Args:
         mac: the player.
@@ -74,6 +81,7 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
             f"{name}_place_error": (jnp.abs(place - places[2]).sum(axis=-1) * weight).sum()
             for name, place in zip(("subgoal", "present"), places[:2], strict=True)
         }
+    measures |= _goal_probes(mac, batch, seats, others, subgoals)
     if partners > 1 and batch.players is not None:
         labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
         own = jax.vmap(lambda views, seat: views[:, seat])(batch.obs[:, :-1], seats)
@@ -85,6 +93,27 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
             "probe_chance": jax.nn.one_hot(labels, partners).mean(axis=0).max(),
         }
     return measures
+
+
+def _goal_probes(mac: HOPMac, batch: EpisodeBatch, seats: Array, others: Array, subgoals: Array) -> dict[str, Array]:
+    """What the subgoals [B, T, m, J, D] of the co-players [B, m, J] tell about the goals that they reach next."""
+    goals, actions = make_goals(mac.game), batch.actions[:, :-1]
+    games, steps = actions.shape[:2]
+    flat = mac.game.from_world(batch.state[:, :-1].reshape(games * steps, -1))
+    states = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), flat)
+    found = hindsight(goals, states, actions, loss_mask(batch) > 0)
+    looking = jnp.take_along_axis(mac.game.there(flat).reshape(actions.shape), seats[:, None], axis=2)[..., None]
+    known = of_co_players(found.known, others) & looking
+    # A row for each co-player of each seat; what it sees is the same for all who look at it.
+    values = (subgoals, of_co_players(batch.obs[:, :-1], others), of_co_players(found.code, others), known)
+    told, seen, code, known = (value.reshape(games, steps, -1, *value.shape[4:]) for value in values)
+    weight = known.astype(jnp.float32)
+    shares = jnp.zeros(goals.width).at[code].add(weight) / jnp.maximum(weight.sum(), 1.0)
+    return {
+        "subgoal_goal_probe": probe_accuracy(told, code, weight, goals.width),
+        "present_goal_probe": probe_accuracy(seen, code, weight, goals.width),
+        "goal_probe_chance": shares.max(),
+    }
 
 
 def _own_place(views: Array, shape: MapShape) -> Array:

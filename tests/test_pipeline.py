@@ -20,9 +20,12 @@ from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.processes import Job
 from omg.experiments.results import read_rows, report_files, table_files
+from omg.pools.index import Pool
 from omg.tracking import RunFolder
 from plans import PLAN, changed
+from pool_members import ENV, agent
 from refusing import refusal
+from tiny import GAME
 
 # ------------------------------------------------------------------------------ what depends on what, with fake work
 
@@ -88,11 +91,29 @@ def go(folder: Path, *words: str, **options: Any) -> list[str]:
     return list(run_pipeline(parse_plan(changed(*words)), folder, quiet=True, **options).done)
 
 
+copied_or_trained = module._Pipeline._train_pool
 AFTER = ["evaluate tables", "report"]
 OMG = ["train omg", "evaluate scores omg", "evaluate diagnostics omg", *AFTER]
 SCORES = ["evaluate scores d3qn", "evaluate scores omg", "evaluate scores untrained"]
 TRAINED = ["train d3qn", "train omg", *SCORES, "evaluate diagnostics omg", *AFTER]
 ALL = ["pool", "prior", "train d3qn", "train omg", *SCORES, "evaluate cross-play", "evaluate diagnostics omg", *AFTER]
+
+
+def test_a_given_pool_is_copied_and_may_then_go(
+    fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module._Pipeline, "_train_pool", copied_or_trained)
+    given = Pool.create(tmp_path / "given", "foraging", GAME, ENV.spec)
+    for seed, chosen in ((1, "training"), (2, "heldout")):
+        given.add(agent(tmp_path / f"agent_{seed}", seed=seed), chosen)
+    out = tmp_path / "out"
+    assert go(out, f"pool.path={given.path}") == ALL
+    assert [member.name for member in Pool.open(out / "pool")] == ["iql_s1", "iql_s2"]
+    assert go(out, f"pool.path={given.path}", "pool.t_max=400") == []
+    shutil.rmtree(given.path)
+    again = run_pipeline(read_plan(out), out, quiet=True)
+    assert again.done == ()
+    assert again.checked.given_pool == out / "pool"
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -10,8 +10,12 @@ from omg.cli import main
 from omg.experiments.pipeline import run_pipeline
 from omg.experiments.plan import parse_plan, preset_names, preset_summary, read_plan
 from omg.experiments.plan_check import check_plan, team_name
+from omg.experiments.pool import copy_pool
+from omg.pools.index import Pool
 from plans import PLAN, changed
+from pool_members import ENV, agent
 from refusing import refusal
+from tiny import GAME
 
 # ------------------------------------------------------------------------------------------------------- plans
 
@@ -125,6 +129,56 @@ def test_missing_sections_and_files_are_named(tmp_path: Path) -> None:
     assert "expected a mapping of sections" in refusal(lambda: read_plan(tmp_path / "list.yaml"))
     (tmp_path / "broken.yaml").write_text("a: [\n")
     assert "is not YAML" in refusal(lambda: read_plan(tmp_path / "broken.yaml"))
+
+
+# ------------------------------------------------------------------------------------- a pool that is there already
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Pool:
+    pool = Pool.create(tmp_path / "given", "foraging", GAME, ENV.spec)
+    for seed, chosen in ((1, "training"), (2, "training"), (3, "heldout")):
+        pool.add(agent(tmp_path / f"agent_{seed}", seed=seed), chosen)
+    pool.add_scripted("random", "heldout")
+    return Pool.open(pool.path)
+
+
+def test_a_given_pool_says_who_is_in_which_set(given: Pool, tmp_path: Path) -> None:
+    plan = parse_plan(changed(f"pool.path={given.path}"))
+    assert plan.pool.counts == {"training": {"iql": 2}, "heldout": {"iql": 1}}
+    assert plan.pool.scripted == {"random": "heldout"}
+    # Nobody is trained, so nothing about training is kept; the plan stays the same when it is read again.
+    assert plan.pool.settings == {"obs_is_state": False}
+    assert parse_plan(plan.values()) == plan
+    assert check_plan(plan, tmp_path / "out").given_pool == given.path
+
+
+def test_a_given_pool_must_be_one_for_the_same_game(given: Pool, tmp_path: Path) -> None:
+    def told(*words: str) -> str:
+        return refusal(lambda: run_pipeline(parse_plan(changed(*words)), tmp_path / "out", quiet=True))
+
+    assert told(f"pool.path={tmp_path / 'no'}").startswith(f"pool.path: {tmp_path / 'no'} is not a pool: ")
+    assert told("pool.path=3") == "pool.path: got 3; expected the folder of a pool."
+    assert told(f"pool.path={given.path}", "game.env_args.rows=5") == (
+        f"pool.path: {given.path} is for foraging 4x4-2p-1f, but the section game is about foraging 5x4-2p-1f."
+    )
+    assert told(f"pool.path={given.path}", "train.obs_is_state=True").startswith("agents.d3qn.obs_is_state: got True")
+    (given.folder("iql_s2") / "weights.safetensors").write_bytes(b"")
+    assert told(f"pool.path={given.path}").startswith(f"pool.path: {given.path}: the member 'iql_s2' ")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("prior", [False, True])
+def test_members_are_copied_and_runs_are_not(given: Pool, tmp_path: Path, prior: bool) -> None:
+    for name in ("runs", "prior", "members/iql_s1/runs"):
+        (given.path / name).mkdir()
+    copy_pool(given.path, tmp_path / "copy", prior=prior)
+    copied = Pool.open(tmp_path / "copy")
+    copied.check()
+    assert list(copied) == list(given)
+    assert (copied.path / "prior").exists() == prior
+    assert not (copied.path / "runs").exists()
+    assert (copied.path / "members" / "iql_s1" / "runs").exists()
 
 
 # -------------------------------------------------------------------------------------------------- command line

@@ -25,7 +25,7 @@ from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.plan import PLAN_FILE, Plan, read_plan
 from omg.experiments.plan_check import PRIOR_LABEL, CheckedPlan, check_plan
-from omg.experiments.pool import train_pool
+from omg.experiments.pool import copy_pool, train_pool
 from omg.experiments.prior import prior_config
 from omg.experiments.results import (
     CROSS_PLAY_COLUMNS,
@@ -233,7 +233,10 @@ class _Pipeline:
         return Part("pool", "", settings, (self.checked.pool,), self._train_pool, costly=True)
 
     def _train_pool(self) -> None:
-        section = self.plan.pool
+        section, given = self.plan.pool, self.checked.given_pool
+        if given is not None:
+            copy_pool(given, self.checked.pool, prior=self.plan.prior is None)
+            return
         train_pool(
             self.checked.pool,
             section.counts,

@@ -19,9 +19,11 @@ from omg.config import Config
 from omg.config.overrides import assignments, merge, nested
 from omg.config.values import describe_type, read_yaml
 from omg.errors import UserError, unknown_name
-from omg.pools.members import SetName
+from omg.pools.members import SetName, read_index
 
 PLAN_FILE = "pipeline.yaml"
+POOL_FOLDER = "pool"
+"""Of a pipeline's folder."""
 _LABEL = r"^\w[\w.+-]*$"
 _OWNED = {
     "name": "runs are named after their agents",
@@ -65,6 +67,7 @@ class PoolSection(SettingsSection):
     """Who the team-mates are."""
 
     own: ClassVar[Mapping[str, str]] = {"seeds": "the numbers of members say how many"}
+    path: str | None = Field(None, description="A pool that is there already; it says who is in which set")
     training: dict[str, int] = Field({}, description="Algorithm -> members that agents are trained with")
     validation: dict[str, int] = Field({}, description="Algorithm -> members for tuning")
     heldout: dict[str, int] = Field({}, description="Algorithm -> members that no agent meets in training")
@@ -222,6 +225,7 @@ def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
         UserError: there is no such plan, or something in it cannot be used.
     """
     path = Path(source)
+    copied = path / POOL_FOLDER
     if path.is_dir() and (path / PLAN_FILE).is_file():
         path = path / PLAN_FILE
     if path.is_file():
@@ -240,11 +244,15 @@ def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
         raise UserError(f"{where} is not YAML: {error}.") from None
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected a mapping of sections: {', '.join(Plan.model_fields)}.")
-    return parse_plan(merge(values, nested(assignments(list(words)))))
+    return parse_plan(merge(values, nested(assignments(list(words)))), copied)
 
 
-def parse_plan(values: Mapping[str, Any]) -> Plan:
+def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:
     """Validates the tree of a plan.
+
+    Args:
+        values: sections and their keys.
+        copied: where the pool of `pool.path` may be found as well, should that be gone.
 
     Raises:
         UserError: for the first unknown key or bad value; names the key, what was given and what is allowed.
@@ -263,10 +271,34 @@ def parse_plan(values: Mapping[str, Any]) -> Plan:
             _check_keys(own, f"agents.{label}", AgentSection)
     for label, own in ((tree.get("adaptation") or {}).get("variants") or {}).items():
         _check_keys(own, f"adaptation.variants.{label}", VariantSection)
+    if isinstance(tree.get("pool"), Mapping) and tree["pool"].get("path") is not None:
+        tree["pool"] = _given_pool(tree["pool"]["path"], copied)
     try:
         return Plan(**tree)
     except ValidationError as error:
         raise _refusal(error) from None
+
+
+def _given_pool(path: Any, copied: Path | None) -> dict[str, Any]:
+    """The section `pool` for a pool that is there: its members instead of numbers, nothing about their training."""
+    if not isinstance(path, str):
+        raise UserError(f"pool.path: got {path!r}; expected the folder of a pool.")
+    given = Path(path).resolve()
+    # A pipeline goes on with its own copy when the original is gone.
+    source = copied if copied is not None and not given.exists() and copied.exists() else given
+    try:
+        members = read_index(source).members
+    except UserError as error:
+        raise UserError(f"pool.path: {error}") from None
+    section: dict[str, Any] = {"path": str(given), "scripted": {}}
+    for member in members:
+        if member.kind == "scripted":
+            section["scripted"][member.algorithm] = member.set
+        else:
+            numbers = section.setdefault(member.set, {})
+            numbers[member.algorithm] = numbers.get(member.algorithm, 0) + 1
+            section["obs_is_state"] = member.obs_is_state
+    return section
 
 
 def _check_keys(values: Any, where: str, section: type[Section]) -> None:

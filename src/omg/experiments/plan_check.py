@@ -16,11 +16,11 @@ from omg.evaluation import group_names
 from omg.evaluation.adaptation import BEST_RESPONSE
 from omg.experiments.adaptation_setup import adaptation_config, check_learner, check_seat, check_settings
 from omg.experiments.evaluation import UNTRAINED
-from omg.experiments.plan import AgentSection, Plan
+from omg.experiments.plan import POOL_FOLDER, AgentSection, Plan
 from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
+from omg.pools import Pool
 from omg.runners.vector import OWN_RETURN
 
-POOL_FOLDER = "pool"
 RUNS_FOLDER = "runs"
 PRIOR_LABEL = "prior"
 _Result = TypeVar("_Result")
@@ -46,6 +46,12 @@ class CheckedPlan:
     def pool(self) -> Path:
         """Folder of the pool."""
         return self.folder / POOL_FOLDER
+
+    @property
+    def given_pool(self) -> Path | None:
+        """The pool of `pool.path`; this pipeline's copy of it where the original is gone."""
+        given = self.plan.pool.path
+        return None if given is None else Path(given) if Path(given).exists() else self.pool
 
     def runs(self, label: str) -> Path:
         """The folder that an agent's run is made in."""
@@ -98,7 +104,17 @@ def check_plan(plan: Plan, folder: str | Path) -> CheckedPlan:
     _check_evaluation(plan, env)
     _check_adaptation(plan, env, agents)
     metric, agent, baselines = _question(plan, env, list(agents))
-    return CheckedPlan(plan, folder, env, agents, metric, agent, baselines)
+    checked = CheckedPlan(plan, folder, env, agents, metric, agent, baselines)
+    if checked.given_pool is not None:
+        _check_given(Pool.open(checked.given_pool), env)
+    return checked
+
+
+def _check_given(pool: Pool, env: Env) -> None:
+    if pool.spec != env.spec:
+        here = f"{env.spec.name} {env.spec.scenario}"
+        raise UserError(f"pool.path: {pool.path} is for {pool.where}, but the section game is about {here}.")
+    _in("pool.path", pool.check)
 
 
 def team_name(config: str, n_agents: int) -> str:

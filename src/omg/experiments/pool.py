@@ -7,6 +7,7 @@ are not trained again.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from omg.components.files import new_folder
 from omg.config import Config, adjust, algorithm_names, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
@@ -23,7 +25,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
-from omg.pools import Agent, AgentCard, load_agent
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, load_agent
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -106,6 +108,15 @@ def train_pool(
     for script, chosen in (scripted or {}).items():
         _add_scripted(pool, script, chosen, game, env, episodes, screen)
     return pool
+
+
+def copy_pool(source: Path, target: Path, *, prior: bool) -> None:
+    """Copies a pool's members and index; its prior only where that is wanted, the runs it came from never."""
+    left_out = [RUNS, ".lock", *(() if prior else (PRIOR_FOLDER,))]
+    with new_folder(target) as staging:
+        shutil.copytree(
+            source, staging, dirs_exist_ok=True, ignore=lambda where, _: left_out if Path(where) == source else ()
+        )
 
 
 def measure(agent: Agent, episodes: int, seed: int = MEASURE_SEED) -> Measure:

@@ -114,6 +114,9 @@ def test_a_given_pool_is_copied_and_may_then_go(
     again = run_pipeline(read_plan(out), out, quiet=True)
     assert again.done == ()
     assert again.checked.given_pool == out / "pool"
+    # Made anew it would be needed; what there was is kept.
+    assert "is not a pool" in refusal(lambda: run_pipeline(read_plan(out), out, quiet=True, start="pool"))
+    assert len(Pool.open(out / "replaced" / "pool-1")) == 2
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

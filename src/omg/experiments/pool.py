@@ -111,7 +111,12 @@ def train_pool(
 
 
 def copy_pool(source: Path, target: Path, *, prior: bool) -> None:
-    """Copies a pool's members and index; its prior only where that is wanted, the runs it came from never."""
+    """Copies a pool's members and index; its prior only where that is wanted, the runs it came from never.
+
+    Raises:
+        UserError: there is no pool.
+    """
+    Pool.open(source)
     left_out = [RUNS, ".lock", *(() if prior else (PRIOR_FOLDER,))]
     with new_folder(target) as staging:
         shutil.copytree(

@@ -11,10 +11,10 @@ compared with what the co-player really saw, as long as both were in the game:
                                H steps ahead
     present_place_error        cells between where it is and the same: how far it moves
     subgoal_goal_probe         accuracy with which a linear classifier reads from the subgoal of a co-player which goal
-                               it reaches next (stag or hare; the cell of the drift, or none); fitted on every other
-                               episode, scored on the rest
+                               it reaches next (stag or hare; the cell of the drift, or none), steps weighed so that
+                               all goals count the same; fitted on every other episode, scored on the rest
     present_goal_probe         the same from what the co-player sees at present
-    goal_probe_chance          share of the most frequent goal
+    goal_probe_chance          1 / number of goals that occur
     subgoal_probe              accuracy with which a linear classifier reads from a seat's subgoals which player has
                                most of the other seats; fitted on every other episode, scored on the rest
     present_probe              the same from the present view
@@ -107,12 +107,14 @@ def _goal_probes(mac: HOPMac, batch: EpisodeBatch, seats: Array, others: Array, 
     # A row for each co-player of each seat; what it sees is the same for all who look at it.
     values = (subgoals, of_co_players(batch.obs[:, :-1], others), of_co_players(found.code, others), known)
     told, seen, code, known = (value.reshape(games, steps, -1, *value.shape[4:]) for value in values)
-    weight = known.astype(jnp.float32)
-    shares = jnp.zeros(goals.width).at[code].add(weight) / jnp.maximum(weight.sum(), 1.0)
+    # All goals weigh the same: where nearly everybody is after hares, whoever always says so would seem to know.
+    counts = jnp.zeros(goals.width).at[code].add(known)
+    kinds = jnp.maximum((counts > 0).sum(), 1)
+    weight = known * counts.sum() / (kinds * jnp.maximum(counts[code], 1.0))
     return {
         "subgoal_goal_probe": probe_accuracy(told, code, weight, goals.width),
         "present_goal_probe": probe_accuracy(seen, code, weight, goals.width),
-        "goal_probe_chance": shares.max(),
+        "goal_probe_chance": 1.0 / kinds,
     }
 
 

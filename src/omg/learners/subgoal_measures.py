@@ -116,7 +116,7 @@ def probe_accuracy(features: Array, labels: Array, weight: Array, classes: int) 
     Args:
         features: [B, T, m, F].
         labels: [B, T, m] integers.
-        weight: [B, T, m] of zeros and ones, steps that count.
+        weight: [B, T, m], how much each step counts, 0 or more.
         classes: Number of labels.
 
     Returns:

@@ -333,9 +333,16 @@ def right_unless_seat_0_looks() -> float:
     return float(np.mean([np.mean(looks) for looks in seen.values()]))
 
 
+@cache
+def goal_probes() -> Any:
+    """The measures of subgoals, compiled once, for every episode twenty times over."""
+    seats = jnp.tile(jnp.arange(SEATS), (20 * GAMES, 1))
+    return jax.jit(lambda batch: subgoal_measures(started()[1].mac, batch, seats, H, 0))
+
+
 @pytest.mark.parametrize("told", ["goals", "the other goal to seat 0", "nothing"])
 def test_goals_are_read_off_subgoals_that_tell_them(told: str) -> None:
-    state, batch = started()[1], episodes()
+    batch = episodes()
     subgoals = np.zeros((GAMES, STEPS + 1, SEATS, J, D), np.float32)
     if told != "nothing":
         for seat in range(SEATS):
@@ -345,8 +352,7 @@ def test_goals_are_read_off_subgoals_that_tell_them(told: str) -> None:
     records = {**batch.records, "infer_mu": subgoals.reshape(GAMES, STEPS + 1, SEATS, -1)}
     # Each of them many times, so that both halves have every goal, and enough of it for a classifier wary of chance.
     many = jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf), 20, axis=0), batch._replace(records=records))
-    seats = jnp.tile(jnp.arange(SEATS), (20 * GAMES, 1))
-    found = jax.jit(lambda batch: subgoal_measures(state.mac, batch, seats, H, 0))(many)
+    found = goal_probes()(many)
     expected = {"goals": 1.0, "nothing": 0.5}.get(told, right_unless_seat_0_looks())
     assert float(found["subgoal_goal_probe"]) == pytest.approx(expected, abs=1e-5)
     assert float(found["goal_probe_chance"]) == 0.5

@@ -13,6 +13,8 @@ from omg.components import EpisodeBatch
 from omg.envs import make_env
 
 GAMES, STEPS, SEATS = 12, 7, 3
+OTHERS = np.array([[1, 2], [0, 2], [0, 1]])
+"""The co-players of each seat."""
 GAME: dict[str, Any] = {
     "size": 3, "players": SEATS, "hares": 2, "stags": 1, "blocks": 0, "episode_limit": STEPS
 }  # fmt: skip
@@ -42,3 +44,12 @@ def episodes() -> EpisodeBatch:
     arrays = {name: np.stack([np.asarray(slot[name]) for slot in slots], axis=1) for name in slots[0]}
     policy = arrays.pop("policy")
     return EpisodeBatch(**arrays, seat=None, records={"search_policy": policy})  # type: ignore[arg-type]
+
+
+@cache
+def there() -> np.ndarray:
+    """[B, T, A], who was in the game in the steps that were played."""
+    game: Any = make_env("stag_hunt", **GAME)
+    batch = episodes()
+    state = jax.jit(game.from_world)(batch.state[:, :-1].reshape(GAMES * STEPS, -1))
+    return np.asarray(game.there(state)).reshape(GAMES, STEPS, -1) & np.asarray(batch.filled[:, :-1])[..., None]

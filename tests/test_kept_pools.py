@@ -20,7 +20,7 @@ KEPT = Path(__file__).parents[1] / "benchmarks" / "pools"
 def eight_marines(tmp_path_factory: pytest.TempPathFactory) -> Pool:
     folder = tmp_path_factory.mktemp("pools")
     with tarfile.open(KEPT / "8m.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder)
     return Pool.open(folder / "8m")
 
 

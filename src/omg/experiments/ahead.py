@@ -14,7 +14,7 @@ from omg.experiments.stages import Ledger, Part
 LOGS = "logs"
 
 
-def run_ahead(ledger: Ledger, todo: Sequence[Part], jobs: int, *, anew: bool = False) -> None:
+def run_ahead(ledger: Ledger, due: Sequence[Part], jobs: int, *, anew: bool = False) -> None:
     """Does those of some parts that are worth a process of their own, each as soon as what it needs is done.
 
     Left are those that need a part which is not worth one and not done, and a part that is the only one for now: it is
@@ -22,7 +22,7 @@ def run_ahead(ledger: Ledger, todo: Sequence[Part], jobs: int, *, anew: bool = F
 
     Args:
         ledger: the records.
-        todo: what there is still to do, or to find done, in this order.
+        due: what there is still to do, or to find done, in this order.
         jobs: most processes at once.
         anew: do all of them even if they are done.
 
@@ -30,12 +30,12 @@ def run_ahead(ledger: Ledger, todo: Sequence[Part], jobs: int, *, anew: bool = F
         UserError: a part failed; all that do not need it were done first.
         KeyboardInterrupt: after Ctrl-C, when all that were running have saved and ended.
     """
-    if len(_ready(ledger, todo, anew)) < 2:
+    if len(_ready(ledger, due, anew)) < 2:
         return
     begun: dict[str, Part] = {}
 
     def next_job() -> Job | None:
-        part = next((part for part in _ready(ledger, todo, anew) if part.title not in begun), None)
+        part = next((part for part in _ready(ledger, due, anew) if part.title not in begun), None)
         if part is None:
             return None
         ledger.begin(part, anew=anew)
@@ -53,8 +53,8 @@ def run_ahead(ledger: Ledger, todo: Sequence[Part], jobs: int, *, anew: bool = F
         raise
 
 
-def _ready(ledger: Ledger, todo: Sequence[Part], anew: bool) -> list[Part]:
+def _ready(ledger: Ledger, due: Sequence[Part], anew: bool) -> list[Part]:
     """The parts worth a process of their own that lack something, while nothing that they need does."""
-    lacking = ledger.lacking(todo, anew=anew)
+    lacking = ledger.lacking(due, anew=anew)
     titles = {part.title for part in lacking}
     return [part for part in lacking if part.apart and not any(need.title in titles for need in part.needs)]

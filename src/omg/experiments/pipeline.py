@@ -144,14 +144,12 @@ def run_pipeline(
         _require_earlier(parts, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         prepare(use_cuda=True)
-        anew = start is not None
-        todo = [part for part in parts if only in (None, part.stage)]
-        if start is not None:
-            todo = [part for part in todo if STAGES.index(part.stage) >= STAGES.index(start)]
-        ledger.take_back(todo, anew=anew)
-        for index, part in enumerate(todo):
+        anew, first = start is not None, STAGES.index(start or STAGES[0])
+        due = [part for part in parts if only in (None, part.stage) and STAGES.index(part.stage) >= first]
+        ledger.take_back(due, anew=anew)
+        for index, part in enumerate(due):
             if jobs > 1 and part.apart:
-                run_ahead(ledger, todo[index:], jobs, anew=anew)
+                run_ahead(ledger, due[index:], jobs, anew=anew)
             if part.title not in ledger.remade:
                 ledger.run(part, anew=anew)
         seconds = ledger.seconds(parts)

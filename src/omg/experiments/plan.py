@@ -279,15 +279,18 @@ def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:
         raise _refusal(error) from None
 
 
+def given_or_copied(given: Path, copied: Path | None) -> Path:
+    """Where the pool of `pool.path` is: a pipeline goes on with its own copy when the original is gone."""
+    return copied if copied is not None and copied.exists() and not given.exists() else given
+
+
 def _given_pool(path: Any, copied: Path | None) -> dict[str, Any]:
     """The section `pool` for a pool that is there: its members instead of numbers, nothing about their training."""
     if not isinstance(path, str):
         raise UserError(f"pool.path: got {path!r}; expected the folder of a pool.")
     given = Path(path).resolve()
-    # A pipeline goes on with its own copy when the original is gone.
-    source = copied if copied is not None and not given.exists() and copied.exists() else given
     try:
-        members = read_index(source).members
+        members = read_index(given_or_copied(given, copied)).members
     except UserError as error:
         raise UserError(f"pool.path: {error}") from None
     section: dict[str, Any] = {"path": str(given), "scripted": {}}

@@ -16,7 +16,7 @@ from omg.evaluation import group_names
 from omg.evaluation.adaptation import BEST_RESPONSE
 from omg.experiments.adaptation_setup import adaptation_config, check_learner, check_seat, check_settings
 from omg.experiments.evaluation import UNTRAINED
-from omg.experiments.plan import POOL_FOLDER, AgentSection, Plan
+from omg.experiments.plan import POOL_FOLDER, AgentSection, Plan, given_or_copied
 from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
 from omg.pools import Pool
 from omg.runners.vector import OWN_RETURN
@@ -51,7 +51,7 @@ class CheckedPlan:
     def given_pool(self) -> Path | None:
         """The pool of `pool.path`; this pipeline's copy of it where the original is gone."""
         given = self.plan.pool.path
-        return None if given is None else Path(given) if Path(given).exists() else self.pool
+        return None if given is None else given_or_copied(Path(given), self.pool)
 
     def runs(self, label: str) -> Path:
         """The folder that an agent's run is made in."""

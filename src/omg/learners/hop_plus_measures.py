@@ -53,16 +53,17 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
     """
     prior = mac.subgoal_prior
     assert prior is not None
-    played = loss_mask(batch)
-    steps = played.shape[1]
-    players = batch.actions.shape[2]
+    played, actions = loss_mask(batch), batch.actions[:, :-1]
+    games, steps, players = actions.shape
+    position = mac.game.from_world(batch.state[:, :-1].reshape(games * steps, -1))
+    there = mac.game.there(position).reshape(actions.shape) & (played[..., None] > 0)
     others = own_order(seats, players)[..., 1:]
     inferred = batch.records["infer_mu"][:, :-1]
     subgoals = inferred.reshape(*inferred.shape[:3], others.shape[-1], -1)
     decoded = jnp.moveaxis(prior.decode(subgoals), 1, 3).reshape(-1, steps, prior.output.bias.shape[-1])
-    seen = jax.vmap(lambda views, order: views[:, order])(batch.obs, others)
-    seen = jnp.moveaxis(seen, 1, 3).reshape(-1, steps + 1, seen.shape[-1])
-    length = _both_there(mac, batch, seats, others)
+    watched = of_co_players(batch.obs, others)
+    seen = jnp.moveaxis(watched, 1, 3).reshape(-1, steps + 1, watched.shape[-1])
+    length = _both_there(there, seats, others)
     ahead = jnp.minimum(jnp.arange(steps) + horizon, length[:, None])
     future = jnp.take_along_axis(seen, ahead[..., None], axis=1)
     counted = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
@@ -81,7 +82,12 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
             f"{name}_place_error": (jnp.abs(place - places[2]).sum(axis=-1) * weight).sum()
             for name, place in zip(("subgoal", "present"), places[:2], strict=True)
         }
-    measures |= _goal_probes(mac, batch, seats, others, subgoals)
+    goals = make_goals(mac.game)
+    states = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), position)
+    reached = hindsight(goals, states, actions, played > 0)
+    known = of_co_players(reached.known, others) & jnp.take_along_axis(there, seats[:, None], axis=2)[..., None]
+    told = (subgoals, watched[:, :-1])
+    measures |= _goal_probes(told, of_co_players(reached.code, others), known, goals.width)
     if partners > 1 and batch.players is not None:
         labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
         own = jax.vmap(lambda views, seat: views[:, seat])(batch.obs[:, :-1], seats)
@@ -95,25 +101,25 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
     return measures
 
 
-def _goal_probes(mac: HOPMac, batch: EpisodeBatch, seats: Array, others: Array, subgoals: Array) -> dict[str, Array]:
-    """What the subgoals [B, T, m, J, D] of the co-players [B, m, J] tell about the goals that they reach next."""
-    goals, actions = make_goals(mac.game), batch.actions[:, :-1]
-    games, steps = actions.shape[:2]
-    flat = mac.game.from_world(batch.state[:, :-1].reshape(games * steps, -1))
-    states = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), flat)
-    found = hindsight(goals, states, actions, loss_mask(batch) > 0)
-    looking = jnp.take_along_axis(mac.game.there(flat).reshape(actions.shape), seats[:, None], axis=2)[..., None]
-    known = of_co_players(found.known, others) & looking
-    # A row for each co-player of each seat; what it sees is the same for all who look at it.
-    values = (subgoals, of_co_players(batch.obs[:, :-1], others), of_co_players(found.code, others), known)
-    told, seen, code, known = (value.reshape(games, steps, -1, *value.shape[4:]) for value in values)
+def _goal_probes(told: tuple[Array, Array], code: Array, known: Array, width: int) -> dict[str, Array]:
+    """What subgoals and views [B, T, m, J, ...] of co-players tell about the goals that they reach next.
+
+    Args:
+        told: the subgoals, and what the co-players see.
+        code: [B, T, m, J] of the goals, below `width`.
+        known: [B, T, m, J] bool, steps that count.
+        width: number of codes.
+    """
+    subgoals, seen, code, known = (
+        value.reshape(*value.shape[:2], -1, *value.shape[4:]) for value in (*told, code, known)
+    )
     # All goals weigh the same: where nearly everybody is after hares, whoever always says so would seem to know.
-    counts = jnp.zeros(goals.width).at[code].add(known)
+    counts = jnp.zeros(width).at[code].add(known)
     kinds = jnp.maximum((counts > 0).sum(), 1)
     weight = known * counts.sum() / (kinds * jnp.maximum(counts[code], 1.0))
     return {
-        "subgoal_goal_probe": probe_accuracy(told, code, weight, goals.width),
-        "present_goal_probe": probe_accuracy(seen, code, weight, goals.width),
+        "subgoal_goal_probe": probe_accuracy(subgoals, code, weight, width),
+        "present_goal_probe": probe_accuracy(seen, code, weight, width),
         "goal_probe_chance": 1.0 / kinds,
     }
 
@@ -124,11 +130,14 @@ def _own_place(views: Array, shape: MapShape) -> Array:
     return jnp.stack(jnp.divmod(views[..., : height * width].argmax(axis=-1), width), axis=-1)
 
 
-def _both_there(mac: HOPMac, batch: EpisodeBatch, seats: Array, others: Array) -> Array:
-    """Steps that a seat [B, m] and each of its co-players [B, m, J] were in the game together, [R] int32."""
-    games, slots = batch.filled.shape
-    state = mac.game.from_world(batch.state.reshape(games * slots, -1))
-    there = mac.game.there(state).reshape(games, slots, -1)[:, :-1] & (loss_mask(batch)[..., None] > 0)
+def _both_there(there: Array, seats: Array, others: Array) -> Array:
+    """Steps that a seat [B, m] and each of its co-players [B, m, J] were in the game together, [R] int32.
+
+    Args:
+        there: [B, T, A] bool, who was in the game.
+        seats: [B, m].
+        others: [B, m, J].
+    """
     # Nobody comes back, so these are the first steps.
     until = there.sum(axis=1).astype(jnp.int32)
     own = jnp.take_along_axis(until, seats, axis=1)[..., None]

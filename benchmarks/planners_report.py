@@ -29,6 +29,7 @@ from omg.experiments.results import Row, read_rows, write_rows
 from omg.experiments.runs import is_over, known_runs
 from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
+from omg.report.figures import figure_style
 from omg.report.self_play import COLUMNS, self_play_rows, self_play_summary
 from omg.tracking import RunFolder
 
@@ -60,7 +61,8 @@ def main(pipeline: str, results: str) -> None:
         curves[names.get(label, label)] = kept
     write_rows(target / "tests.csv", tests, ("agent", "seed", "t_env", "name", "value"))
     write_rows(target / "self_play.csv", self_play_summary(last), COLUMNS)
-    plot_curves(curves, f"test_{METRIC}_mean", target / "curves.png")
+    with figure_style():  # The colours of the other figure.
+        plot_curves(curves, f"test_{METRIC}_mean", target / "curves.png")
     report_adaptation(source / "adaptation" / "parts", target, names)
 
 

@@ -156,7 +156,8 @@ def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", 
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     if len(curves) > 1:
-        axes.legend(frameon=False)
+        # Beside the lines: inside it would lie on one of them sooner or later.
+        figure.legend(frameon=False, loc="outside right upper")
     return figure
 
 

@@ -277,6 +277,15 @@ def test_subgoals_are_drawn_in_training():
     assert np.abs(one - features).min() > 1e-6
 
 
+def test_some_of_the_others_actions_are_hidden_while_learning():
+    learner = build(omg_q_input="inferred", omg_sample=False, omg_action_dropout=0.5)
+    state, batch, draw = drawn_state(learner), data(learner), features_for(learner)
+    one, other = (np.asarray(draw(state, batch, 0, jax.random.key(seed))[0]) for seed in range(2))
+    # Nobody has done anything before the first step.
+    np.testing.assert_array_equal(one[:, 0], other[:, 0])
+    assert np.abs(one - other).max(axis=(1, 3)).min() > 1e-6
+
+
 # Targets
 
 

@@ -124,10 +124,12 @@ def slow_inference(name: str, model: Any, inputs: ModelInputs, b: int, i: int) -
         seen = np.asarray(inputs.seen[b, t, i], np.float64)
         last = [int(action) for action in inputs.last_actions[b, t]]
         own = one_hot(last[seat])
-        others = np.concatenate([one_hot(last[a], others=a != seat) for a in range(A)])
+        hidden = np.zeros(A) if inputs.hidden is None else inputs.hidden[b, t, i]
+        each = [one_hot(last[a], others=a != seat and not hidden[a]) for a in range(A)]
+        others = {"each": np.concatenate(each), "counts": sum(each), "none": np.zeros(0)}[model.sizes.actions]
         if name == "base_am":
-            hidden = np.maximum(dense(model.fc1, np.concatenate([seen, others, own])), 0)
-            embedding = np.maximum(dense(model.fc2, hidden), 0)
+            first = np.maximum(dense(model.fc1, np.concatenate([seen, others, own])), 0)
+            embedding = np.maximum(dense(model.fc2, first), 0)
             results.append({"embedding": embedding, "logits": dense(model.actions, embedding).reshape(A - 1, U)})
         elif name == "liam_am":
             h = slow_unit(model, np.maximum(dense(model.embed, np.concatenate([seen, own])), 0), h)
@@ -145,9 +147,22 @@ def slow_inference(name: str, model: Any, inputs: ModelInputs, b: int, i: int) -
     return {label: np.stack([result[label] for result in results]) for label in results[0]}
 
 
-@pytest.mark.parametrize("name", ["base_am", "liam_am", "omg_am"])
-def test_models_equal_the_plain_networks(name: str):
-    model, (inputs, _, _) = build(name), played()
+@pytest.mark.parametrize(
+    ("name", "actions", "hides"),
+    [
+        ("base_am", "each", False),
+        ("liam_am", "each", False),
+        ("omg_am", "each", False),
+        ("omg_am", "each", True),
+        ("omg_am", "counts", True),
+        ("omg_am", "none", False),
+    ],
+)
+def test_models_equal_the_plain_networks(name: str, actions: str, hides: bool):
+    model, (inputs, _, _) = build(name, SIZES._replace(actions=actions)), played()
+    if hides:
+        some: Any = np.random.default_rng(2).random((B, T + 1, 2, A)) < 0.5
+        inputs = inputs._replace(hidden=some)
     inference = unroll(model, inputs)
     for b in range(B):
         for i in range(2):

@@ -169,6 +169,11 @@ def _check_planner(config: Config) -> None:
         )
     if infers and not config.omg_maps:
         raise UserError("omg_maps: got False, but a player that searches the game infers from maps. Allowed: True.")
+    if infers and config.omg_action_dropout:
+        raise UserError(
+            f"omg_action_dropout: got {config.omg_action_dropout:g}, but learner={config.learner} learns from whole "
+            "positions. Allowed: 0."
+        )
     if infers and config.obs_is_state:
         raise UserError(
             "obs_is_state: got True, but a player that searches the game infers subgoals from what each seat sees. "

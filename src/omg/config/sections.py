@@ -50,6 +50,7 @@ NAMES: dict[str, Collection[str]] = {
     "omg_q_input": ("mix", "inferred", "selected", "oracle", "zero"),
     "omg_inference": ("cvae", "mlp"),
     "omg_reconstruct": ("embedding", "input"),
+    "omg_actions": ("each", "counts", "none"),
     "omg_bootstrap": ("same", "next"),
     "hop_model": ("goals", "actions", "subgoals"),
     "team_draw": ("homologue", "odd", "mixed", "varied"),
@@ -231,6 +232,12 @@ class ModelSection(Section):
     omg_bootstrap: Name = Field("same", description="Subgoal of the target's next state: the same, or the next step's")
     omg_inference: Name = Field("cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)")
     omg_reconstruct: Name = Field("embedding", description="What the inference model's decoder reconstructs")
+    omg_actions: Name = Field(
+        "each", description="What subgoals are inferred from of the others' last actions: each, counts, none"
+    )
+    omg_action_dropout: Real = Field(
+        0.0, ge=0, lt=1, description="Share of the others' last actions hidden from the inference model while it learns"
+    )
     omg_maps: bool = Field(
         False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"
     )

@@ -289,6 +289,7 @@ def _model_sizes(config: Config, spec: EnvSpec) -> ModelSizes:
         hidden_dim=config.am_hidden_dim,
         inference=config.omg_inference,
         reconstruct=config.omg_reconstruct,
+        actions=config.omg_actions,
         map_shape=spec.map_shape,
         subgoals=spec.n_agents - 1,
     )

@@ -32,7 +32,7 @@ from omg.learners.parts import part_keys, step_shares, weigh
 from omg.learners.prior import prior_loss, read_statistics
 from omg.learners.seats import ModelUpdate, SeatLearner
 from omg.learners.subgoal_measures import examine_subgoals
-from omg.modules.opponent_models import OpponentModel, SubgoalModel, pick_offset
+from omg.modules.opponent_models import ModelInputs, OpponentModel, SubgoalModel, pick_offset
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -139,7 +139,7 @@ class SubgoalLearner(SeatLearner):
         """
         config = self.config
         infer_key, select_key, mix_key, loss_key, prior_key = jax.random.split(key, 5)
-        inputs, mask = columns.model_inputs(), loss_mask(batch)
+        inputs, mask = self._hide_actions(columns.model_inputs(), jax.random.fold_in(key, 5)), loss_mask(batch)
         posterior = model.unroll(inputs)
         # What Q learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
@@ -156,6 +156,14 @@ class SubgoalLearner(SeatLearner):
         features, share = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
         metrics |= {"omg_selected_share": share, **selection_metrics(selection, mask[..., None], config.omg_horizon)}
         return (value, metrics), features
+
+    def _hide_actions(self, inputs: ModelInputs, key: Array) -> ModelInputs:
+        """Hides a share of the others' last actions (`omg_action_dropout`), other ones for every seat and step."""
+        share = self.config.omg_action_dropout
+        if not share:
+            return inputs
+        shape = (*inputs.seen.shape[:-1], inputs.last_actions.shape[-1])
+        return inputs._replace(hidden=jax.random.bernoulli(key, share, shape))
 
     def select(self, state: Any, batch: EpisodeBatch, columns: Columns, inferred: Array, key: Array) -> Selection:
         """Picks for every step which of the coming states its subgoal is.

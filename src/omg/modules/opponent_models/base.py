@@ -33,6 +33,8 @@ class ModelSizes(NamedTuple):
     """`omg_am`: a `cvae` or an `mlp`."""
     reconstruct: str = "embedding"
     """`omg_am`: what its decoder reconstructs, `embedding` or `input`."""
+    actions: str = "each"
+    """`omg_am`: what it reads of the others' last actions, `each`, `counts` or `none`."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1
@@ -54,6 +56,8 @@ class ModelInputs(NamedTuple):
     """Integers, broadcastable to [..., m]."""
     players: Array | None = None
     """[..., A] integers, the pool member in every seat (-1: the learning algorithm); only for `identity_am`."""
+    hidden: Array | None = None
+    """[..., m, A] truth values, whose last actions a seat cannot see; None: it sees all. Only for `omg_am`."""
 
 
 class ModelTargets(NamedTuple):

@@ -68,7 +68,8 @@ class SubgoalModel(eqx.Module):
     embed: Linear
     """[O, 32], the present view; behind its convolutions, if it begins with a map."""
     input_gates: Linear
-    """[O + A * U + U, 3H]; rows in the order last view (or its embedding), others' last actions, own last action."""
+    """[O + A * U + U, 3H]; rows in the order last view (or its embedding), others' last actions, own last action. For
+    the others there are U rows where their actions are counted, and none where they are not read."""
     hidden_gates: Linear
     """[H, 3H]."""
     mean_head: Linear
@@ -84,7 +85,8 @@ class SubgoalModel(eqx.Module):
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = jax.random.split(key, 7)
         hidden, subgoal = sizes.hidden_dim, sizes.feature_dim * sizes.subgoals
-        actions = (sizes.n_agents + 1) * sizes.n_actions
+        of_others = {"each": sizes.n_agents, "counts": 1, "none": 0}[sizes.actions]
+        actions = (of_others + 1) * sizes.n_actions
         self.sizes = sizes
         self.prior = Prior(sizes.seen_dim, sizes.feature_dim, map_shape=sizes.map_shape, key=keys[0])
         self.maps = MapEncoder(sizes.map_shape, SEARCHED_FILTERS, key=jax.random.fold_in(key, 7))
@@ -221,9 +223,18 @@ class SubgoalModel(eqx.Module):
 
     def _gates(self, before: Array, inputs: ModelInputs) -> Array:
         """Input projections of the recurrent unit, [..., m, 3H], zeros going in at the first step."""
-        others = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
         own = jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), self.sizes.n_actions)
-        return self.input_gates(jnp.concatenate([before, others, own], axis=-1))
+        return self.input_gates(jnp.concatenate([before, *self._others_actions(inputs), own], axis=-1))
+
+    def _others_actions(self, inputs: ModelInputs) -> tuple[Array, ...]:
+        """The others' last actions as the model reads them, [..., m, A * U] or [..., m, U]; nothing if it does not."""
+        if self.sizes.actions == "none":
+            return ()
+        each = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
+        by_seat = each.reshape(*each.shape[:-1], self.sizes.n_agents, self.sizes.n_actions)
+        if inputs.hidden is not None:
+            by_seat = jnp.where(inputs.hidden[..., None], 0.0, by_seat)
+        return (by_seat.reshape(each.shape) if self.sizes.actions == "each" else by_seat.sum(axis=-2),)
 
     def _posterior(self, seen: Array, embedding: Array, condition: Array) -> SubgoalInference:
         both = jnp.concatenate([embedding, condition], axis=-1)

@@ -10,10 +10,14 @@
     omg evaluate RUN --pool POOL --csv iql_from.csv
     python benchmarks/omg_report.py --add RUN iql_from.csv benchmarks/results/omg/8m_again battle_won
 
+    omg pipeline FILE train.seed=11 train.seeds=20 pool.path=POOL --output PIPELINE
+    python benchmarks/omg_report.py --more PIPELINE benchmarks/results/omg/8m_again battle_won
+
 Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `summary.csv`, `differences.csv`,
 `groups.png` and `differences.png` beside it. The figures show the first metric. With `--from` the folder is filled from
 a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagnostics.csv`, `times.csv`,
 `pipeline.yaml`. With `--add` one more run joins them under its name: its curves, and its scores with the same pool.
+With `--more` further seeds of agents that are there already do, from a pipeline with the same pool; of curves, their own.
 """
 
 from __future__ import annotations
@@ -111,6 +115,24 @@ def add(run: Path, scores: Path, place: Path, metrics: tuple[str, ...]) -> None:
         write_rows(place / file, [*others, *found], list(others[0]))
 
 
+def more(pipeline: Path, place: Path, metrics: tuple[str, ...]) -> None:
+    scores, curves = read_rows(place / "scores.csv"), read_rows(place / "curves.csv")
+    there = {(row["agent"], row["seed"]) for row in scores}
+    found = [
+        row
+        for row in tidy_scores(read_rows(pipeline / "evaluation" / "scores.csv"), metrics)
+        if row["agent"] not in FLOORS
+    ]
+    seeds = sorted({int(row["seed"]) for row in found})
+    if any((row["agent"], row["seed"]) in there for row in found):
+        sys.exit(f"{place}: has some of the seeds {seeds[0]} to {seeds[-1]} already.")
+    for agent in dict.fromkeys(row["agent"] for row in found):
+        run = known_runs(pipeline / "runs" / agent)[-1]
+        curves += run_curves(f"{agent}, seeds {seeds[0]} to {seeds[-1]}", run, metrics)
+    write_rows(place / "scores.csv", [*scores, *found], list(scores[0]))
+    write_rows(place / "curves.csv", curves, list(curves[0]))
+
+
 def tidy_scores(rows: list[Row], metrics: tuple[str, ...]) -> list[Row]:
     """One row for each agent, seed and team, the metrics side by side."""
     games: dict[tuple[Any, ...], Row] = {}
@@ -155,6 +177,9 @@ if __name__ == "__main__":
     words = sys.argv[1:]
     if words[0] == "--from":
         fill(Path(words[1]), Path(words[2]), tuple(words[3:]))
+        words = words[2:]
+    elif words[0] == "--more":
+        more(Path(words[1]), Path(words[2]), tuple(words[3:]))
         words = words[2:]
     elif words[0] == "--add":
         add(Path(words[1]), Path(words[2]), Path(words[3]), tuple(words[4:]))

@@ -17,7 +17,7 @@ Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `
 `groups.png` and `differences.png` beside it. The figures show the first metric. With `--from` the folder is filled from
 a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagnostics.csv`, `times.csv`,
 `pipeline.yaml`. With `--add` one more run joins them under its name: its curves, and its scores with the same pool.
-With `--more` further seeds of agents that are there already do, from a pipeline with the same pool; of curves, their own.
+With `--more` further seeds of agents that are there do, from a pipeline with the same pool; their curves stay apart.
 """
 
 from __future__ import annotations

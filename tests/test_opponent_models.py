@@ -143,23 +143,25 @@ def slow_inference(name: str, model: Any, inputs: ModelInputs, b: int, i: int) -
             both = np.concatenate([embedding, h])
             log_var = np.clip(dense(model.log_var_head, both), -8, 4)
             mean = dense(model.mean_head, both)
+            if model.sizes.residual:
+                mean += np.asarray(model.prior.encode(inputs.seen[b, t, i])[0])
             results.append({"mean": mean, "log_var": log_var, "embedding": embedding, "condition": h, "seen": normal})
     return {label: np.stack([result[label] for result in results]) for label in results[0]}
 
 
 @pytest.mark.parametrize(
-    ("name", "actions", "hides"),
+    ("name", "actions", "hides", "residual"),
     [
-        ("base_am", "each", False),
-        ("liam_am", "each", False),
-        ("omg_am", "each", False),
-        ("omg_am", "each", True),
-        ("omg_am", "counts", True),
-        ("omg_am", "none", False),
+        ("base_am", "each", False, False),
+        ("liam_am", "each", False, False),
+        ("omg_am", "each", False, False),
+        ("omg_am", "each", True, False),
+        ("omg_am", "counts", True, False),
+        ("omg_am", "none", False, True),
     ],
 )
-def test_models_equal_the_plain_networks(name: str, actions: str, hides: bool):
-    model, (inputs, _, _) = build(name, SIZES._replace(actions=actions)), played()
+def test_models_equal_the_plain_networks(name: str, actions: str, hides: bool, residual: bool):
+    model, (inputs, _, _) = build(name, SIZES._replace(actions=actions, residual=residual)), played()
     if hides:
         some: Any = np.random.default_rng(2).random((B, T + 1, 2, A)) < 0.5
         inputs = inputs._replace(hidden=some)

@@ -238,6 +238,7 @@ class ModelSection(Section):
     omg_action_dropout: Real = Field(
         0.0, ge=0, lt=1, description="Share of the others' last actions hidden from the inference model while it learns"
     )
+    omg_residual: bool = Field(False, description="Infer how the subgoal differs from the prior's code of the present")
     omg_maps: bool = Field(
         False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"
     )

@@ -369,6 +369,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         inference=config.omg_inference,
         reconstruct=config.omg_reconstruct,
         actions=config.omg_actions,
+        residual=config.omg_residual,
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
         partners=partners,

@@ -35,6 +35,8 @@ class ModelSizes(NamedTuple):
     """`omg_am`: what its decoder reconstructs, `embedding` or `input`."""
     actions: str = "each"
     """`omg_am`: what it reads of the others' last actions, `each`, `counts` or `none`."""
+    residual: bool = False
+    """`omg_am`: whether what is inferred is added to the prior's encoding of the present view."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1

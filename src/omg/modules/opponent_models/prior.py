@@ -118,7 +118,11 @@ class Prior(eqx.Module):
 
     def encode(self, seen: Array) -> tuple[Array, Array]:
         """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each."""
-        hidden = _through(self.encoder, self.maps(self.normalise(seen)))
+        return self.encode_normalised(self.normalise(seen))
+
+    def encode_normalised(self, seen: Array) -> tuple[Array, Array]:
+        """The same of a view in normalised units."""
+        hidden = _through(self.encoder, self.maps(seen))
         return self.mean_head(hidden), bounded(self.log_var_head(hidden))
 
     def decode_normalised(self, subgoal: Array) -> Array:

@@ -4,7 +4,8 @@ While acting, a conditional variational autoencoder reads the present view and a
 done so far, and gives a distribution over subgoals in the space of the frozen prior. It learns by two forces: its
 decoder must be able to reconstruct the present from subgoal and history, and the subgoal must be close to what the
 prior makes of a state that really came later (which one, a selector decides in hindsight). With `inference: mlp` the
-subgoal is a plain regression on that later state instead.
+subgoal is a plain regression on that later state instead. With `residual` the model says only how the subgoal differs
+from what the prior makes of the present view.
 
 Where views begin with a binary map (`map_shape`), convolutions read it, and the recurrent unit gets the embedded view
 of the step before instead of the view itself: thousands of numbers become 32, and nothing is looked at twice. Several
@@ -239,6 +240,8 @@ class SubgoalModel(eqx.Module):
     def _posterior(self, seen: Array, embedding: Array, condition: Array) -> SubgoalInference:
         both = jnp.concatenate([embedding, condition], axis=-1)
         mean = self.mean_head(both)
+        if self.sizes.residual:
+            mean += jax.lax.stop_gradient(self.prior.encode_normalised(seen)[0])
         if self.sizes.inference == "mlp":
             log_var = jnp.full_like(mean, LOWEST_LOG_VAR)
         else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from omg.errors import UserError
-from omg.evaluation.comparison import compare, normalise, per_team, score_matrices, summarise
+from omg.evaluation.comparison import NO_SEED, compare, normalise, per_team, score_matrices, summarise
 from omg.evaluation.export import marl_eval_json
 from omg.evaluation.statistics import (
     cluster_interval,
@@ -225,6 +225,24 @@ def test_one_seed_shows_no_difference_however_large() -> None:
     assert line["difference"] == 1.0
     assert np.isnan(line["low"])
     assert line["verdict"] == "no difference shown"
+
+
+def test_a_player_that_nobody_trained_needs_no_seeds() -> None:
+    own, floor = 0.5 + 0.1 * SECOND[:3], 0.2 + 0.1 * SECOND[:1]
+    script = [{**line, "seed": NO_SEED} for line in table("random", floor)]
+    better, reverse = (
+        compare(table("iql", own) + script, "battle_won", agent, [baseline])[0]
+        for agent, baseline in (("iql", "random"), ("random", "iql"))
+    )
+    assert (better["verdict"], reverse["verdict"]) == ("better", "worse")
+    assert better["low"] < better["difference"] < better["high"]
+    assert not np.isnan(better["p_low"])
+    (alone,) = compare(table("iql", own[:1]) + script, "battle_won", "iql", ["random"])
+    assert np.isnan(alone["low"])
+    # Only the agent's own seeds are resampled: the interval is that of the agent less a constant.
+    fixed = compare(table("iql", own) + script, "battle_won", "iql", ["random"], teams="fixed")[0]
+    alone_mean = score_interval(own, "mean", "seeds")
+    assert fixed["high"] - fixed["low"] == pytest.approx(alone_mean.high - alone_mean.low, rel=0.1)
 
 
 def test_rows_that_cannot_be_compared_are_refused_by_name() -> None:

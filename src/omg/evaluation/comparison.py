@@ -26,6 +26,8 @@ from omg.evaluation.statistics import (
 
 Row = Mapping[str, Any]
 COLUMNS = ("agent", "seed", "group", "team", "episodes", "metric", "mean")
+NO_SEED = -1
+"""In place of a training seed, of a player that nobody trained: a scripted one is always the same."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class ScoreMatrix:
     """[R, M] mean over episodes."""
     episodes: int
     """Episodes of all seeds and teams together."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether it stands for other trainings of its kind."""
+        return self.seeds != (str(NO_SEED),)
 
 
 def score_matrices(rows: Iterable[Row], metric: str) -> dict[tuple[str, str], ScoreMatrix]:
@@ -163,13 +170,13 @@ def compare(
             own, other = matrices[group, agent], matrices[group, baseline]
             other_scores = _same_teams(group, agent, own, baseline, other)
             resampled = teams == "resampled" and len(own.teams) >= FEWEST
+            trained = (own.trained, other.trained)
             difference = paired_difference(
-                own.scores, other_scores, teams="resampled" if resampled else "fixed", seed=seed
+                own.scores, other_scores, teams="resampled" if resampled else "fixed", trained=trained, seed=seed
             )
             sign = -1.0 if lower_is_better else 1.0
-            ahead = probability_of_improvement(
-                sign * own.scores, sign * other_scores, "seeds_and_teams" if resampled else "seeds", seed=seed
-            )
+            over: Resample = "seeds_and_teams" if resampled else "seeds"
+            ahead = probability_of_improvement(sign * own.scores, sign * other_scores, over, trained=trained, seed=seed)
             table.append(
                 {
                     "agent": agent,

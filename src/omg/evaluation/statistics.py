@@ -25,6 +25,8 @@ from scipy import special
 
 Resample = Literal["stratified", "seeds", "seeds_and_teams"]
 Statistic = Literal["mean", "iqm"]
+Trained = tuple[bool, bool]
+"""Whether an agent and its baseline were trained, so that other seeds would have given other ones."""
 
 FEWEST = 3
 """Fewest seeds (or teams) whose resampling says anything: with two agents of two seeds each and no difference between
@@ -135,6 +137,7 @@ def probability_of_improvement(
     baseline: np.ndarray,
     resample: Resample = "seeds_and_teams",
     *,
+    trained: Trained = (True, True),
     level: float = 0.95,
     draws: int = DRAWS,
     seed: int = 0,
@@ -149,6 +152,7 @@ def probability_of_improvement(
         scores: [R, M] scores of the agent.
         baseline: [Q, M] scores of the baseline with the same teams in the same order.
         resample: what the interval generalises over; `stratified` is rliable's interval.
+        trained: see `paired_difference`.
         level: probability that the interval stands for.
         draws: number of resamples.
         seed: of the resampling.
@@ -157,8 +161,8 @@ def probability_of_improvement(
     (runs, teams), others = scores.shape, len(baseline)
     ahead = (scores[:, None] > baseline) + 0.5 * (scores[:, None] == baseline)  # [R, Q, M]
     value = float(ahead.mean())
-    sizes = (runs, others, teams) if resample == "seeds_and_teams" else (runs, others)
-    if _too_few(resample, sizes):
+    sizes = _Sizes.of((runs, others), trained, teams if resample == "seeds_and_teams" else None)
+    if _too_few(resample, sizes.all):
         return Estimate(value, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     # One set of seeds for all teams, or, stratified, another one for every team.
@@ -178,6 +182,7 @@ def paired_difference(
     baseline: np.ndarray,
     *,
     teams: Literal["resampled", "fixed"] = "resampled",
+    trained: Trained = (True, True),
     level: float = 0.95,
     draws: int = DRAWS,
     seed: int = 0,
@@ -196,6 +201,8 @@ def paired_difference(
         scores: [R, M] scores of the agent.
         baseline: [Q, M] scores of the baseline with the same teams in the same order.
         teams: whether the interval generalises over teams.
+        trained: whether the agent and the baseline stand for other trainings of the same kind. A player that nobody
+            trained is always the same one; its single row is enough.
         level: probability that the interval stands for.
         draws: number of resamples.
         seed: of the resampling.
@@ -204,8 +211,8 @@ def paired_difference(
     (runs, number_of_teams), others = scores.shape, len(baseline)
     value = float(scores.mean() - baseline.mean())
     resample = teams == "resampled"
-    sizes = (runs, others, number_of_teams) if resample else (runs, others)
-    if min(sizes) < FEWEST:
+    sizes = _Sizes.of((runs, others), trained, number_of_teams if resample else None)
+    if min(sizes.all) < FEWEST:
         return Estimate(value, np.nan, np.nan)
     rng = np.random.default_rng(seed)
     drawn = []
@@ -305,10 +312,27 @@ def _tail(level: float, size: int, freedom: int) -> float:
     return float(special.ndtr(-wide))
 
 
-def _pair_tail(level: float, sizes: tuple[int, ...]) -> float:
-    """`_tail` for two agents: `sizes` are the seeds of either and, where resampled, the number of teams."""
-    freedom = sizes[0] + sizes[1] - 2
-    return _tail(level, min(sizes), min([freedom, *(size - 1 for size in sizes[2:])]))
+class _Sizes(NamedTuple):
+    """How many there are of everything that is resampled when two agents are compared."""
+
+    seeds: tuple[int, ...]
+    teams: tuple[int, ...]
+
+    @staticmethod
+    def of(seeds: tuple[int, int], trained: Trained, teams: int | None) -> _Sizes:
+        counted = tuple(count for count, learned in zip(seeds, trained, strict=True) if learned)
+        return _Sizes(counted, () if teams is None else (teams,))
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Nothing to resample is too little."""
+        return (*self.seeds, *self.teams) or (0,)
+
+
+def _pair_tail(level: float, sizes: _Sizes) -> float:
+    """`_tail` for two agents."""
+    freedom = [sum(sizes.seeds) - len(sizes.seeds)] if sizes.seeds else []
+    return _tail(level, min(sizes.all), min([*freedom, *(size - 1 for size in sizes.teams)]))
 
 
 def _too_few(resample: Resample, sizes: tuple[int, ...]) -> bool:

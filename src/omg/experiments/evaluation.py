@@ -15,6 +15,7 @@ from omg.controllers.scripted import build_scripted
 from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
+from omg.evaluation.comparison import NO_SEED
 from omg.pools import Agent, AgentCard, Pool, load_agent
 from omg.tracking import RunFolder, Table
 from omg.training.device import prepare
@@ -175,7 +176,7 @@ class Arena:
     ) -> list[dict[str, Any]]:
         """Tidy scores of a scripted player; `config` is that of the agents it is compared with."""
         player, mates = build_scripted(script, self.env), self.mates(pool_set, config)
-        return pool_scores(self.env, player, script, (0,), mates, groups, episodes, seed)
+        return pool_scores(self.env, player, script, (NO_SEED,), mates, groups, episodes, seed)
 
 
 def untrained(config: Config, env: Env, partners: int = 0) -> Contestants:

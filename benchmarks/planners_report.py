@@ -3,7 +3,8 @@
     omg pipeline stag_hunt --jobs 8 --output PIPELINE
     python benchmarks/planners_report.py PIPELINE benchmarks/results/hop/stag_hunt
 
-Reads the folder of a pipeline whose agents learn in all seats, complete or not; keeps its `pipeline.yaml` and writes:
+Reads the folder of a pipeline whose agents learn in all seats, complete or not; keeps its `pipeline.yaml` and
+`times.csv`, and writes:
 
 - `tests.csv`: every test of every seed, without the tables of single actions;
 - `self_play.csv`: the last test of each agent, with 95 % bootstrap intervals over seeds;
@@ -47,7 +48,9 @@ def main(pipeline: str, results: str) -> None:
     target.mkdir(parents=True, exist_ok=True)
     plan = read_yaml((source / "pipeline.yaml").read_text())
     names = plan["report"]["names"]
-    shutil.copy(source / "pipeline.yaml", target)
+    for file in ("pipeline.yaml", "times.csv"):
+        if (source / file).is_file():  # Times are written at the very end.
+            shutil.copy(source / file, target)
     agents = [label for label in plan["agents"] if is_over(source / "runs" / label)]
     tests: list[Row] = []
     last: list[Row] = []

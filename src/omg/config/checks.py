@@ -175,8 +175,8 @@ def _check_planner(config: Config) -> None:
         raise UserError("omg_maps: got False, but a player that searches the game infers from maps. Allowed: True.")
     if infers and config.omg_action_dropout:
         raise UserError(
-            f"omg_action_dropout: got {config.omg_action_dropout:g}, but learner={config.learner} hides nothing from its "
-            "models. Allowed: 0."
+            f"omg_action_dropout: got {config.omg_action_dropout:g}, but learner={config.learner} hides nothing from "
+            "its models. Allowed: 0."
         )
     if infers and config.obs_is_state:
         raise UserError(

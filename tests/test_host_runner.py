@@ -241,8 +241,9 @@ def test_workers_whose_origin_is_killed_are_replaced_with_it(undisturbed: dict[s
         assert said[0] == (
             "worker 0: ended with the process it was copied from; 2 unfinished episode(s) dropped, starting it anew"
         )
-        while before & process_ids(made):  # The other one may end only when its games are played.
-            made.play(Alternating(), seed)
+        for _ in range(20):  # The other one may end a little later.
+            if before & process_ids(made):
+                made.play(Alternating(), seed)
         again = copied(made.play(Alternating(), seed))
         np.testing.assert_array_equal(again["obs"], undisturbed["obs"])
         assert not before & process_ids(made)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,14 +11,12 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
-from omg.controllers import BasicMAC, PlayerView, TeamDraw, TeamPart, TeamPolicy, build_mac, build_squad
-from omg.envs import EnvSpec, make_env
+from omg.controllers import BasicMAC
+from omg.envs import EnvSpec
 from omg.learners import build_learner
 from omg.modules.opponent_models import OPPONENT_MODELS, ModelInputs, ModelSizes, ModelTargets
 from omg.modules.opponent_models.gaussians import kl_between, kl_to_standard
-from omg.runners import play_episodes
-from played import OBS, PARTNERS, SPEC, A, B, S, T, U, config, counted_steps, drawn, episodes, fast_jit
-from tiny import GAME
+from played import OBS, PARTNERS, A, B, S, T, U, config, counted_steps, drawn, episodes, fast_jit
 
 D, H, E = 3, 9, 7
 """Subgoal features, recurrent features, embedding features."""
@@ -340,74 +337,3 @@ def test_sizes_on_8m(obs_is_state: bool):
     assert jax.tree.map(lambda leaf: leaf.shape, new) == jax.tree.map(lambda leaf: leaf.shape, state)
     assert {f"omg_offset_{k}" for k in range(1, 11)} < set(metrics)
     assert all(value.shape == () for value in metrics.values())
-
-
-# While acting
-
-
-@pytest.mark.parametrize("obs_is_state", [False, True])
-@pytest.mark.parametrize("name", MODELS)
-def test_acting_uses_the_features_that_learning_sees(name: str, obs_is_state: bool):
-    """The actions of `act`, one step at a time, are the best ones by the values unrolled with unrolled features."""
-    settings = config(am_model=name, obs_is_state=obs_is_state, obs_all_last_actions=True, omg_sample=False)
-    mac = drawn(jax.eval_shape(lambda: build_mac(settings, SPEC, KEY, PARTNERS)), 1)
-    # The features must matter: their rows are the last of the first layer.
-    rows = A * U + mac.opponent_model.feature_dim
-    louder = np.concatenate([mac.agent.fc1.weight[:-rows], 5.0 * mac.agent.fc1.weight[-rows:]])
-    mac = eqx.tree_at(lambda mac: mac.agent.fc1.weight, mac, louder)
-    every: Any = np.ones((B, T + 1, A, U), bool)
-    inputs, _, _ = played()
-    assert inputs.players is not None
-    batch = episodes()._replace(avail=every, players=inputs.players[:, 0])
-    memory, chosen, notes = mac.initial_seats(B, A), [], []
-    last: Any = np.full((B, A), -1, np.int32)
-    everywhere: Any = np.broadcast_to(np.arange(A, dtype=np.int32), (B, A))
-    act = fast_jit(BasicMAC.act_seats)
-    for t in range(T + 1):
-        view = PlayerView(batch.obs[:, t], batch.state[:, t], batch.avail[:, t], everywhere, last, batch.players)
-        last, memory, record = act(mac, view, memory, KEY, 0.0)
-        chosen.append(last)
-        notes.append(record)
-    batch = batch._replace(actions=np.stack(chosen, axis=1))
-
-    @fast_jit
-    def learned(mac: BasicMAC, batch: EpisodeBatch) -> tuple[Any, Array]:
-        inference = mac.opponent_model.unroll(mac.columns(batch).model_inputs())
-        return inference, mac.unroll(batch, mac.opponent_model.features(inference, None))
-
-    inference, q = learned(mac, batch)
-    np.testing.assert_array_equal(np.asarray(q).argmax(axis=-1), batch.actions)
-    if name == "omg_am":
-        noted = np.stack([note["infer_mu"] for note in notes], axis=1)
-        np.testing.assert_allclose(noted, inference.mean, atol=1e-6)
-
-
-def test_every_slot_of_played_games_has_its_inference():
-    """Inferred values are part of what acting returns, so each slot of each game has its own."""
-    env = make_env("foraging", **GAME)
-    seats, games = env.spec.n_agents, 5
-    settings = config(am_model="omg_am", omg_sample=True)
-    mac = drawn(jax.eval_shape(lambda: build_mac(settings, env.spec, KEY)), 0)
-    other = drawn(jax.eval_shape(lambda: build_mac(config(), env.spec, KEY)), 1)
-    squad, _ = build_squad([other])
-    draw = TeamDraw((TeamPart(seats - 1, (0,)), TeamPart(1, ())))
-    team = TeamPolicy(mac, squad, draw)
-    batch = fast_jit(lambda key: play_episodes(env, team, key, games, 1.0).batch)(KEY)
-    noted = np.asarray(batch.records["infer_mu"])
-    longest = int(batch.filled.sum(axis=1).max())
-    assert noted.shape == (games, env.spec.episode_limit + 1, 1, D)
-    assert sorted(set(np.asarray(batch.seat).tolist())) == list(range(seats))
-
-    columns = mac.columns(batch, draw.main_seats(batch.seat))
-    inference = unroll(mac.opponent_model, columns.model_inputs())
-    slots = np.arange(longest)
-    real = np.asarray(batch.filled)[:, slots]
-    np.testing.assert_allclose(noted[:, slots][real], np.asarray(inference.mean)[:, slots][real], atol=1e-5)
-    log_var = np.asarray(batch.records["infer_log_var"])
-    np.testing.assert_allclose(log_var[:, slots][real], np.asarray(inference.log_var)[:, slots][real], atol=1e-5)
-    assert np.abs(np.diff(noted[:, : longest + 1], axis=1)).max(axis=(2, 3))[real].min() > 1e-6
-    assert np.abs(noted[:, : longest + 1]).max(axis=(2, 3)).min() > 1e-6
-
-    # Nobody has a model: there is nothing to note, and nothing breaks.
-    plain = TeamPolicy(other, squad, draw)
-    assert jax.eval_shape(lambda key: play_episodes(env, plain, key, games, 1.0).batch.records, KEY) == {}

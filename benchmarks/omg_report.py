@@ -13,15 +13,21 @@
     omg pipeline FILE train.seed=11 train.seeds=20 pool.path=POOL --output PIPELINE
     python benchmarks/omg_report.py --more PIPELINE benchmarks/results/omg/8m_again battle_won
 
+    omg pipeline benchmarks/results/omg/8m_point/pipeline.yaml --output PIPELINE
+    python benchmarks/omg_report.py --from PIPELINE --agent omg_mlp_counts --beside benchmarks/results/omg/8m_again \
+        benchmarks/results/omg/8m_point battle_won
+
 Reads `scores.csv` of the folder (one row per agent, seed and team) and writes `summary.csv`, `differences.csv`,
 `groups.png` and `differences.png` beside it. The figures show the first metric. With `--from` the folder is filled from
 a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagnostics.csv`, `times.csv`,
 `pipeline.yaml`. With `--add` one more run joins them under its name: its curves, and its scores with the same pool.
 With `--more` further seeds of agents that are there do, from a pipeline with the same pool; their curves stay apart.
+With `--beside` the agents of another folder, which played with the same pool, stand in the tables, too.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 from collections.abc import Iterable
@@ -61,6 +67,10 @@ NAMES = {
     "omg_third": "OMG, third state selected",
     "best_response": "trained with these partners themselves",
     "omg_weak_prior": "OMG, prior of 4,000 steps",
+    "omg_mlp": "OMG, point",
+    "omg_mlp_counts": "OMG, point, actions counted",
+    "omg_mlp_none": "OMG, point, no actions",
+    "liam_lr3": "LIAM, lr 0.003",
     "iql_from": "IQL, from a pool policy",
     "omg_from": "OMG, from a pool policy",
 }
@@ -70,9 +80,9 @@ LOWER_IS_BETTER = {"ep_length"}
 ROUNDED = 4
 
 
-def main(folder: str, *metrics: str) -> None:
-    place = Path(folder)
-    played = [row for row in read_rows(place / "scores.csv") if row["set"] == "heldout"]
+def report(place: Path, metrics: tuple[str, ...], main_agent: str, judged: str, beside: list[Path]) -> None:
+    every = [row for folder in (place, *beside) for row in read_rows(folder / "scores.csv")]
+    played = [row for row in every if row["set"] == judged]
     summary: list[Row] = []
     differences: list[Row] = []
     for metric in metrics:
@@ -80,9 +90,10 @@ def main(folder: str, *metrics: str) -> None:
             {**row, "episodes": int(row["episodes"]), "metric": metric, "mean": float(row[metric])} for row in played
         ]
         lower = metric in LOWER_IS_BETTER
-        baselines = [agent for agent in dict.fromkeys(row["agent"] for row in rows) if agent not in {AGENT, *FLOORS}]
+        agents = dict.fromkeys(row["agent"] for row in rows)
+        baselines = [agent for agent in agents if agent not in {main_agent, *FLOORS}]
         summary += summarise(rows, metric, lower_is_better=lower)
-        differences += compare(rows, metric, AGENT, baselines, lower_is_better=lower)
+        differences += compare(rows, metric, main_agent, baselines, lower_is_better=lower)
     for name, table in (("summary", summary), ("differences", differences)):
         write_rows(place / f"{name}.csv", [rounded(row) for row in table], list(table[0]))
     first = metrics[0]
@@ -173,15 +184,26 @@ def rounded(row: Row) -> Row:
     return {key: round(value, ROUNDED) if isinstance(value, float) else value for key, value in row.items()}
 
 
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("folder", type=Path)
+    words.add_argument("metrics", nargs="+")
+    words.add_argument("--from", dest="pipeline", type=Path, help="fill the folder from this pipeline")
+    words.add_argument("--more", type=Path, metavar="PIPELINE", help="more seeds, or further agents")
+    words.add_argument("--add", type=Path, nargs=2, metavar=("RUN", "SCORES"), help="one more run and its scores")
+    words.add_argument("--agent", default=AGENT, help="the one that all others are subtracted from")
+    words.add_argument("--set", dest="judged", default="heldout", help="the set of team-mates")
+    words.add_argument("--beside", type=Path, action="append", default=[], metavar="FOLDER", help="with these agents")
+    given = words.parse_args()
+    metrics = tuple(given.metrics)
+    if given.pipeline is not None:
+        fill(given.pipeline, given.folder, metrics)
+    if given.more is not None:
+        more(given.more, given.folder, metrics)
+    if given.add is not None:
+        add(*given.add, given.folder, metrics)
+    report(given.folder, metrics, given.agent, given.judged, given.beside)
+
+
 if __name__ == "__main__":
-    words = sys.argv[1:]
-    if words[0] == "--from":
-        fill(Path(words[1]), Path(words[2]), tuple(words[3:]))
-        words = words[2:]
-    elif words[0] == "--more":
-        more(Path(words[1]), Path(words[2]), tuple(words[3:]))
-        words = words[2:]
-    elif words[0] == "--add":
-        add(Path(words[1]), Path(words[2]), Path(words[3]), tuple(words[4:]))
-        words = words[3:]
-    main(*words)
+    main()

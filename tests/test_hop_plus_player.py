@@ -225,6 +225,7 @@ def test_one_set_of_networks_plays_any_seat() -> None:
         ({"learner": "hop_learner", "am_model": "none_am"}, "hop_model: got subgoals, .* Allowed: goals, actions"),
         ({"am_model": "none_am"}, "am_model: got none_am, .* Allowed: omg_am"),
         ({"omg_maps": False}, "omg_maps: got False, .* Allowed: True"),
+        ({"omg_feature": "view"}, "omg_feature: got view, .* Allowed: code"),
         ({"omg_residual": True}, "omg_residual: got True, .* Allowed: False"),
         ({"omg_action_dropout": 0.5}, "omg_action_dropout: got 0.5, .* Allowed: 0"),
         ({"obs_is_state": True}, "obs_is_state: got True, .* Allowed: False"),

@@ -22,13 +22,17 @@ KEY = jax.random.key(3)
 
 
 @pytest.mark.parametrize("obs_is_state", [False, True])
-@pytest.mark.parametrize("name", sorted(OPPONENT_MODELS))
-def test_acting_uses_the_features_that_learning_sees(name: str, obs_is_state: bool):
+@pytest.mark.parametrize(
+    ("name", "feature"), [*((name, "code") for name in sorted(OPPONENT_MODELS)), ("omg_am", "view")]
+)
+def test_acting_uses_the_features_that_learning_sees(name: str, feature: str, obs_is_state: bool):
     """The actions of `act`, one step at a time, are the best ones by the values unrolled with unrolled features."""
-    settings = config(am_model=name, obs_is_state=obs_is_state, obs_all_last_actions=True, omg_sample=False)
+    settings = config(
+        am_model=name, obs_is_state=obs_is_state, obs_all_last_actions=True, omg_sample=False, omg_feature=feature
+    )
     mac = drawn(jax.eval_shape(lambda: build_mac(settings, SPEC, KEY, PARTNERS)), 1)
     # The features must matter: their rows are the last of the first layer.
-    rows = A * U + mac.opponent_model.feature_dim
+    rows = mac.agent.sizes.feature_dim
     louder = np.concatenate([mac.agent.fc1.weight[:-rows], 5.0 * mac.agent.fc1.weight[-rows:]])
     mac = eqx.tree_at(lambda mac: mac.agent.fc1.weight, mac, louder)
     every: Any = np.ones((B, T + 1, A, U), bool)

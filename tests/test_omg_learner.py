@@ -17,7 +17,7 @@ from omg.controllers import BasicMAC, TeamDraw
 from omg.errors import UserError
 from omg.learners import OMGLearner, QLearner, QState, build_learner
 from omg.learners.subgoals import Selection
-from omg.modules.opponent_models import InputStatistics, state_value
+from omg.modules.opponent_models import InputStatistics
 from played import (
     ENDED,
     LENGTHS,
@@ -84,6 +84,18 @@ def step(
     return h, np.asarray(q)
 
 
+def shown(learner: QLearner, mac: BasicMAC, goals: Any) -> np.ndarray:
+    """What the agent reads of subgoals: [..., D] as they are, or decoded layer by layer."""
+    x = np.asarray(goals)
+    if learner.config.omg_feature == "code":
+        return x
+    prior = mac.opponent_model.prior
+    for layer in prior.decoder:
+        x = x @ np.asarray(layer.weight) + np.asarray(layer.bias)
+        x = np.where(x > 0, x, 0.01 * x)
+    return x @ np.asarray(prior.output.weight) + np.asarray(prior.output.bias)
+
+
 def slow_value(q: np.ndarray, avail: np.ndarray, kind: str) -> float:
     legal = [float(q[u]) for u in range(U) if avail[u]]
     if kind == "max":
@@ -101,6 +113,7 @@ def slow_selection(learner: OMGLearner, mac: BasicMAC, batch: EpisodeBatch, infe
     """(b, t, i) -> selected offset, its encoding and the spread of the values, one candidate after the other."""
     settings, found, batch = learner.config, {}, jax.device_get(batch)
     encode = fast_jit(lambda seen: mac.opponent_model.prior.encode(seen))
+    acted_on = shown(learner, mac, inferred)
     for b in range(B):
         for i, seat in enumerate(seats_of(learner, b)):
             h = mac.agent.initial(1, 1)[0]
@@ -109,12 +122,12 @@ def slow_selection(learner: OMGLearner, mac: BasicMAC, batch: EpisodeBatch, infe
                 for k in range(1, settings.omg_horizon + 1):
                     ahead = min(t + k, LENGTHS[b])
                     code = encode(batch.state[b, ahead] if settings.obs_is_state else batch.obs[b, ahead, seat])
-                    _, q = step(learner, mac.agent, batch, b, t, seat, code[0], h)
+                    _, q = step(learner, mac.agent, batch, b, t, seat, shown(learner, mac, code[0]), h)
                     values.append(slow_value(q, np.asarray(batch.avail[b, t, seat]), settings.omg_value))
                     codes.append(code)
                 best = int(np.argmax(values) if settings.subgoal_mode == "optimistic" else np.argmin(values))
                 found[b, t, i] = best + 1, codes[best], max(values) - min(values)
-                h, _ = step(learner, mac.agent, batch, b, t, seat, inferred[b, t, i], h)
+                h, _ = step(learner, mac.agent, batch, b, t, seat, acted_on[b, t, i], h)
     return found
 
 
@@ -137,6 +150,7 @@ SELECTORS: dict[str, tuple[TeamDraw | None, dict[str, Any]]] = {
     "conservative, softmax": (ONE_SEAT, {"subgoal_mode": "conservative", "omg_value": "softmax", "agent": "dueling"}),
     "all seats on the state": (None, {"obs_is_state": True, "omg_value": "softmax"}),
     "all last actions": (ONE_SEAT, {"obs_all_last_actions": True, "omg_horizon": 4}),
+    "views": (ONE_SEAT, {"omg_feature": "view", "obs_all_last_actions": True}),
 }
 
 
@@ -201,15 +215,6 @@ def test_random_offsets_are_uniform():
         np.testing.assert_allclose(counts, share, atol=0.05)
 
 
-def test_values_of_states_by_hand():
-    q, avail = jnp.array([1.0, 2.0, 9.0]), jnp.array([True, True, False])
-    assert float(state_value(q, avail, "mean")) == 1.5
-    assert float(state_value(q, avail, "max")) == 2.0
-    assert float(state_value(q, avail, "softmax")) == pytest.approx((1 + 2 * np.e) / (1 + np.e))
-    for kind in ("mean", "max", "softmax"):
-        assert float(state_value(q, jnp.zeros(3, bool), kind)) == 0.0
-
-
 # Mix
 
 
@@ -253,7 +258,7 @@ def test_share_of_selected_subgoals_falls():
 
 @pytest.mark.parametrize("q_input", ["inferred", "selected", "zero"])
 def test_what_enters_q(q_input: str):
-    learner = build(subgoal_mode="next", omg_sample=False, omg_q_input=q_input)
+    learner = build(subgoal_mode="next", omg_sample=False, omg_q_input=q_input, omg_feature="view")
     state, batch = drawn_state(learner), data(learner)
     features, _ = features_for(learner)(state, batch, 0, KEY)
     inferred, selected = both_kinds(learner, state, batch)
@@ -261,6 +266,9 @@ def test_what_enters_q(q_input: str):
     if q_input == "zero":
         assert state.mac.features == "zero"
         assert not np.asarray(features).any()
+        # What zeros would stand for is not shown either.
+        assert not np.asarray(state.mac.shown(features)).any()
+        assert np.asarray(state.mac.with_features("inferred").shown(features)).any()
         return
     assert state.mac.features == "inferred"
     expected = selected if q_input == "selected" else inferred
@@ -292,6 +300,7 @@ def test_some_of_the_others_actions_are_hidden_while_learning():
 def slow_loss(learner: OMGLearner, state: Any, batch: EpisodeBatch, features: np.ndarray) -> float:
     """The Q loss with the recurrent states of both networks carried by hand."""
     settings, errors, batch = learner.config, [], jax.device_get(batch)
+    features = shown(learner, state.mac, features)
     for b in range(B):
         for i, seat in enumerate(seats_of(learner, b)):
             online = frozen = state.mac.agent.initial(1, 1)[0]
@@ -317,7 +326,9 @@ TARGETS: dict[str, tuple[TeamDraw | None, dict[str, Any]]] = {
     "same subgoal": (ONE_SEAT, {}),
     "same subgoal, no double q": (TWO_SEATS, {"double_q": False, "omg_q_input": "selected"}),
     "same subgoal, a network each, all last actions": (ONE_SEAT, {"agent": "idv_rnn", "obs_all_last_actions": True}),
+    "same subgoal, views": (ONE_SEAT, {"omg_feature": "view", "obs_all_last_actions": True}),
     "next subgoal": (ONE_SEAT, {"omg_bootstrap": "next"}),
+    "next subgoal, views": (ONE_SEAT, {"omg_bootstrap": "next", "omg_feature": "view"}),
     "next subgoal, all seats on the state": (
         None,
         {"omg_bootstrap": "next", "agent": "dueling", "obs_is_state": True, "omg_q_input": "selected"},

@@ -63,7 +63,9 @@ def test_alternatives_are_valued_after_what_really_came_before(name: str):
             np.testing.assert_allclose(values[:, t, k], np.asarray(judge([*parts[:-1], told]))[:, t], atol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"obs_all_last_actions": True, "critic": "mlp"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"obs_all_last_actions": True, "critic": "mlp", "omg_feature": "view"}], ids=str
+)
 def test_the_selector_takes_the_state_that_the_critic_values_most(changes: dict[str, Any]):
     learner = learner_for(ONE_SEAT, **changes)
     state, batch = drawn_networks(learner, ("mac", "critic"), 1), legal_episodes(2, team=ONE_SEAT)

@@ -14,7 +14,7 @@ from omg.components import EpisodeBatch, loss_mask
 from omg.controllers import BasicMAC
 from omg.envs import EnvSpec
 from omg.learners import build_learner
-from omg.modules.opponent_models import OPPONENT_MODELS, ModelInputs, ModelSizes, ModelTargets
+from omg.modules.opponent_models import OPPONENT_MODELS, ModelInputs, ModelSizes, ModelTargets, state_value
 from omg.modules.opponent_models.gaussians import kl_between, kl_to_standard
 from played import OBS, PARTNERS, A, B, S, T, U, config, counted_steps, drawn, episodes, fast_jit
 
@@ -337,3 +337,12 @@ def test_sizes_on_8m(obs_is_state: bool):
     assert jax.tree.map(lambda leaf: leaf.shape, new) == jax.tree.map(lambda leaf: leaf.shape, state)
     assert {f"omg_offset_{k}" for k in range(1, 11)} < set(metrics)
     assert all(value.shape == () for value in metrics.values())
+
+
+def test_values_of_states_by_hand():
+    q, avail = jnp.array([1.0, 2.0, 9.0]), jnp.array([True, True, False])
+    assert float(state_value(q, avail, "mean")) == 1.5
+    assert float(state_value(q, avail, "max")) == 2.0
+    assert float(state_value(q, avail, "softmax")) == pytest.approx((1 + 2 * np.e) / (1 + np.e))
+    for kind in ("mean", "max", "softmax"):
+        assert float(state_value(q, jnp.zeros(3, bool), kind)) == 0.0

@@ -39,7 +39,11 @@ def test_presets_can_be_run_and_have_the_groups_of_their_games(tmp_path: Path) -
         "omg_optimistic": "7pool1iql_omg",
         "omg_conservative": "7pool1iql_omg",
         "omg_zero": "7pool1iql_omg",
+        "omg_cvae": "7pool1iql_omg",
     }
+    points = {"omg_optimistic", "omg_conservative", "omg_zero"}
+    assert {label for label, config in eight.agents.items() if config.omg_inference == "mlp"} == points
+    assert {label for label, config in eight.agents.items() if config.omg_actions == "counts"} == points
     assert eight.agents["iql_all"].obs_all_last_actions
     assert eight.agents["omg_zero"].omg_q_input == "zero"
     assert sum(read_plan("8m").pool.heldout.values()) == 30

@@ -97,6 +97,8 @@ def _check_model(config: Config) -> None:
         raise UserError(
             "omg_residual: got True, but with omg_maps subgoals are inferred without the prior. Allowed: False."
         )
+    if config.omg_feature == "view" and config.omg_maps:
+        raise UserError("omg_feature: got view, but with omg_maps views are maps, not features. Allowed: code.")
     if config.omg_q_input == "zero" and model == "none_am":
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
     if config.omg_q_input == "oracle" and (not subgoals or config.team is None):

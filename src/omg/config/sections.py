@@ -50,6 +50,7 @@ NAMES: dict[str, Collection[str]] = {
     "omg_q_input": ("mix", "inferred", "selected", "oracle", "zero"),
     "omg_inference": ("cvae", "mlp"),
     "omg_reconstruct": ("embedding", "input"),
+    "omg_feature": ("code", "view"),
     "omg_actions": ("each", "counts", "none"),
     "omg_bootstrap": ("same", "next"),
     "hop_model": ("goals", "actions", "subgoals"),
@@ -232,6 +233,7 @@ class ModelSection(Section):
     omg_bootstrap: Name = Field("same", description="Subgoal of the target's next state: the same, or the next step's")
     omg_inference: Name = Field("cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)")
     omg_reconstruct: Name = Field("embedding", description="What the inference model's decoder reconstructs")
+    omg_feature: Name = Field("code", description="The agent reads a subgoal's code, or the view it stands for")
     omg_actions: Name = Field(
         "each", description="What subgoals are inferred from of the others' last actions: each, counts, none"
     )

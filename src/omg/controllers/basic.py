@@ -173,7 +173,7 @@ class BasicMAC(eqx.Module):
             seen = jnp.broadcast_to(seen, (*view.seats.shape, seen.shape[-1]))
             inputs = ModelInputs(seen, view.last_actions, view.seats, view.players)
             inferred, model_memory, record = self.opponent_model.infer(inputs, model_memory, key)
-            parts.append(self.control(inferred if memory.given is None else memory.given))
+            parts.append(self.shown(self.control(inferred if memory.given is None else memory.given)))
         return (jnp.concatenate(parts, axis=-1) if parts else None), model_memory, record
 
     def seen(self, view: PlayerView) -> Array:
@@ -194,7 +194,7 @@ class BasicMAC(eqx.Module):
             [N, C, m, U].
         """
         seats = view.seats[:, None]
-        parts = [inferred]
+        parts = [self.shown(inferred)]
         if self.all_last_actions:
             everyone = others_one_hot(view.last_actions, view.seats, self.n_actions)
             parts.insert(0, jnp.broadcast_to(everyone[:, None], (*inferred.shape[:-1], everyone.shape[-1])))
@@ -207,6 +207,15 @@ class BasicMAC(eqx.Module):
         if self.features == "zero":
             return jnp.zeros_like(features)
         return jnp.roll(features, 1, axis=0) if self.features == "shuffled" else features
+
+    def shown(self, inferred: Array) -> Array:
+        """Features [..., F] as the agent reads them, [..., F']."""
+        model = self.opponent_model
+        if not isinstance(model, SubgoalModel):
+            return inferred
+        if self.features == "zero":
+            return jnp.zeros((*inferred.shape[:-1], model.shown_dim))
+        return model.shown(inferred)
 
     def columns(self, batch: EpisodeBatch, seats: Array | None = None) -> Columns:
         """What the player's seats saw in played episodes.
@@ -242,7 +251,7 @@ class BasicMAC(eqx.Module):
             inputs = columns.model_inputs()
             parts.append(others_one_hot(inputs.last_actions, inputs.seats, self.n_actions))
         if inferred is not None:
-            parts.append(inferred)
+            parts.append(self.shown(inferred))
         return jnp.concatenate(parts, axis=-1) if parts else None
 
     def weigh(self, columns: Columns) -> Array:
@@ -251,12 +260,14 @@ class BasicMAC(eqx.Module):
         x = self.agent.weigh_inputs(columns.seen, columns.own_last, seats)
         if not self.all_last_actions:
             return x
-        nothing = jnp.zeros((*columns.own_last.shape, self._model_width()))
-        everyone = self.extend(columns, nothing)
-        return x if everyone is None else x + self.agent.weigh_features(everyone, seats)
+        everyone = self.extend(columns, None)
+        assert everyone is not None
+        nothing = jnp.zeros((*columns.own_last.shape, _shown_dim(self.opponent_model)))
+        return x + self.agent.weigh_features(jnp.concatenate([everyone, nothing], axis=-1), seats)
 
     def weigh_inferred(self, columns: Columns, inferred: Array) -> Array:
         """What inferred features [B, ..., m, F] add to `weigh`, [B, ..., m, W]."""
+        inferred = self.shown(inferred)
         if self.all_last_actions:
             width = self.n_agents * self.n_actions
             inferred = jnp.pad(inferred, [(0, 0)] * (inferred.ndim - 1) + [(width, 0)])
@@ -330,7 +341,7 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         n_actions=spec.n_actions,
         n_agents=spec.n_agents,
         hidden_dim=config.rnn_hidden_dim,
-        feature_dim=everyone + (0 if model is None else model.feature_dim),
+        feature_dim=everyone + _shown_dim(model),
         use_last_action=config.obs_last_action,
         use_agent_id=config.obs_agent_id,
         second_dim=config.mlp_second_dim,
@@ -370,11 +381,19 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         reconstruct=config.omg_reconstruct,
         actions=config.omg_actions,
         residual=config.omg_residual,
+        shown=config.omg_feature,
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
         partners=partners,
     )
     return OPPONENT_MODELS[config.am_model](sizes, key=key)
+
+
+def _shown_dim(model: OpponentModel | None) -> int:
+    """Width of a model's features as the agent reads them."""
+    if model is None:
+        return 0
+    return model.shown_dim if isinstance(model, SubgoalModel) else model.feature_dim
 
 
 def _seen_dim(config: Config, spec: EnvSpec) -> int:

@@ -27,8 +27,9 @@ class OMGPPOLearner(SubgoalLearner, PPOLearner):
         inputs = state.mac.extend(columns, inferred)
         assert inputs is not None
         parts = self.critic_parts(batch, columns, inputs)
-        candidates = jnp.stack([goals[:, k : k + steps] for k in range(1, horizon + 1)], axis=2)
-        others = inputs[:, :steps, None, :, : inputs.shape[-1] - inferred.shape[-1]]
+        shown = state.mac.shown(goals)
+        candidates = jnp.stack([shown[:, k : k + steps] for k in range(1, horizon + 1)], axis=2)
+        others = inputs[:, :steps, None, :, : inputs.shape[-1] - shown.shape[-1]]
         shape = (*candidates.shape[:-1], others.shape[-1])
         tried = jnp.concatenate([jnp.broadcast_to(others, shape), candidates], axis=-1)
         return state.scale.stretch(state.critic.try_features(parts, tried, columns.timed_seats))

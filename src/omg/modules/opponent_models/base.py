@@ -37,6 +37,8 @@ class ModelSizes(NamedTuple):
     """`omg_am`: what it reads of the others' last actions, `each`, `counts` or `none`."""
     residual: bool = False
     """`omg_am`: whether what is inferred is added to the prior's encoding of the present view."""
+    shown: str = "code"
+    """`omg_am`: how the agent is shown a subgoal, as its `code` or as the `view` it stands for."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1

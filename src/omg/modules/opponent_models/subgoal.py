@@ -104,6 +104,17 @@ class SubgoalModel(eqx.Module):
         """Width of all subgoals together."""
         return self.sizes.feature_dim * self.sizes.subgoals
 
+    @property
+    def shown_dim(self) -> int:
+        """Width of what the agent is shown."""
+        return self.feature_dim if self.sizes.shown == "code" else self.sizes.seen_dim
+
+    def shown(self, subgoals: Array) -> Array:
+        """Subgoals as the agent reads them: [..., D] as they are, or the views they stand for, normalised, [..., O]."""
+        if self.sizes.shown == "code":
+            return subgoals
+        return jax.lax.stop_gradient(self.prior.decode_normalised(subgoals))
+
     def with_prior(self, prior: Prior | None) -> SubgoalModel:
         """The same inference model with another prior; None takes it out, so that an optimiser leaves it alone."""
         return eqx.tree_at(lambda model: model.prior, self, prior, is_leaf=lambda leaf: leaf is None)

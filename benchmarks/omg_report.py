@@ -76,6 +76,8 @@ NAMES = {
 }
 FLOORS = {"untrained", "random"}
 """Everything is better than these; they would only stretch the figure."""
+INFERENCE = {"am_goal_distance", "omg_value_spread", "test_subgoal_future_distance", "test_subgoal_present_distance"}
+"""How well subgoals are inferred, and how much they matter to the agent; in the curves of agents that have them."""
 LOWER_IS_BETTER = {"ep_length"}
 ROUNDED = 4
 
@@ -156,7 +158,7 @@ def tidy_scores(rows: list[Row], metrics: tuple[str, ...]) -> list[Row]:
 
 def run_curves(agent: str, run: Path, metrics: tuple[str, ...]) -> list[Row]:
     wanted = {f"{kind}{metric}_mean" for metric in metrics for kind in ("", "test_")}
-    return means(agent, RunFolder.open(run).metrics(), wanted)
+    return means(agent, RunFolder.open(run).metrics(), wanted | INFERENCE)
 
 
 def means(agent: str, metrics: Iterable[Row], wanted: set[str]) -> list[Row]:

@@ -209,7 +209,7 @@ class BasicMAC(eqx.Module):
         return jnp.roll(features, 1, axis=0) if self.features == "shuffled" else features
 
     def shown(self, inferred: Array) -> Array:
-        """Features [..., F] as the agent reads them, [..., F']."""
+        """Features [..., F], inferred or tried, as the agent reads them, [..., F']; zeros where they are to be zero."""
         model = self.opponent_model
         if not isinstance(model, SubgoalModel):
             return inferred

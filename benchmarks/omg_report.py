@@ -23,6 +23,7 @@ a finished pipeline first: `scores.csv`, `curves.csv` (means over seeds), `diagn
 `pipeline.yaml`. With `--add` one more run joins them under its name: its curves, and its scores with the same pool.
 With `--more` further seeds of agents that are there do, from a pipeline with the same pool; their curves stay apart.
 With `--beside` the agents of another folder, which played with the same pool, stand in the tables, too.
+With `--overall` nothing is written: each agent's mean over the groups is printed, with its standard error over seeds.
 """
 
 from __future__ import annotations
@@ -104,6 +105,18 @@ def report(place: Path, metrics: tuple[str, ...], main_agent: str, judged: str, 
     for row in differences:
         values = [f"{row[key]:+.3f}" for key in ("difference", "low", "high")]
         print(f"{row['metric']:12s} {row['group']:16s} minus {row['baseline']:20s} {' '.join(values)} {row['verdict']}")
+
+
+def overall(place: Path, metric: str, judged: str) -> None:
+    scores: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for row in read_rows(place / "scores.csv"):
+        if row["set"] == judged:
+            groups = scores.setdefault(row["agent"], {}).setdefault(row["seed"], {})
+            groups.setdefault(row["group"], []).append(float(row[metric]))
+    for agent, seeds in scores.items():
+        means = [np.mean([np.mean(teams) for teams in groups.values()]) for groups in seeds.values()]
+        error = np.std(means, ddof=1) / np.sqrt(len(means)) if len(means) > 1 else np.nan
+        print(f"{agent:20s} {np.mean(means):.4f} +- {error:.4f} ({len(means)} seeds)")
 
 
 def fill(pipeline: Path, place: Path, metrics: tuple[str, ...]) -> None:
@@ -196,8 +209,11 @@ def main() -> None:
     words.add_argument("--agent", default=AGENT, help="the one that all others are subtracted from")
     words.add_argument("--set", dest="judged", default="heldout", help="the set of team-mates")
     words.add_argument("--beside", type=Path, action="append", default=[], metavar="FOLDER", help="with these agents")
+    words.add_argument("--overall", action="store_true", help="print means over groups, write nothing")
     given = words.parse_args()
     metrics = tuple(given.metrics)
+    if given.overall:
+        return overall(given.folder, metrics[0], given.judged)
     if given.pipeline is not None:
         fill(given.pipeline, given.folder, metrics)
     if given.more is not None:

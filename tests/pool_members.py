@@ -32,7 +32,7 @@ def agent(folder: Path, config: Config | None = None, seed: int = 1, draw: int |
     shapes = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
     rng = np.random.default_rng(seed if draw is None else draw)
     policy = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype), shapes)
-    return save_agent(folder, policy, AgentCard(config.name, seed, 100 + seed, config.model_dump(), vars(env.spec)))
+    return save_agent(folder, policy, AgentCard(config.name, seed, 100 + seed, config.model_dump(), env.spec))
 
 
 def change_index(pool: Pool, change: Callable[[dict[str, Any]], Any]) -> None:

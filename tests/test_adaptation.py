@@ -92,7 +92,7 @@ def untold(config: Config, seed: int = 0) -> Schooling:
     shapes = jax.eval_shape(build_learner(config, env.spec).init, jax.random.PRNGKey(0))
     rng = np.random.default_rng(seed)
     state = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), shapes)
-    card = AgentCard(config.name, seed, 0, config.model_dump(), dict(vars(env.spec)))
+    card = AgentCard(config.name, seed, 0, config.model_dump(), env.spec)
     return Schooling(Agent(state.mac, config, env, card), name_leaves(state))
 
 

@@ -19,6 +19,7 @@ import omg
 from omg.controllers.scripted import RandomPlayer
 from omg.envs import ENVS, make_env
 from omg.envs.adapters.host import GameFaultError, HostGame
+from omg.envs.adapters.pettingzoo import PettingZooEnv
 from omg.errors import UserError
 from omg.runners import play_episodes
 
@@ -159,7 +160,7 @@ def test_without_gymnasium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
 # ------------------------------------------------------------------------------------------------ PettingZoo
 
 
-def our_foraging() -> Any:
+def our_foraging() -> PettingZooEnv:
     """A built-in game as a PettingZoo environment: masks in the observation, a state, per-agent rewards."""
     return omg.make("foraging", api="pettingzoo", rows=4, cols=4, max_food=1, episode_limit=12)
 

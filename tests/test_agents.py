@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import omg
+from cards import edit_card
 from omg.cli import main
 from omg.config import Config, resolve
 from omg.controllers import BasicMAC
@@ -61,7 +62,7 @@ def stored_agent(
 ) -> tuple[Path, BasicMAC]:
     env = make_env(settings.env, **settings.env_args)
     policy = drawn_policy(settings, env, seed)
-    card = AgentCard("iql", 3, 1234, settings.model_dump(), vars(env.spec), results or {})
+    card = AgentCard("iql", 3, 1234, settings.model_dump(), env.spec, results or {})
     return save_agent(folder, policy, card), policy
 
 
@@ -73,12 +74,6 @@ def forager(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def soldier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return stored_agent(tmp_path_factory.mktemp("agent") / "best", config("sc2", BATTLE))[0]
-
-
-def edit_card(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    card = json.loads((folder / "agent.json").read_text())
-    change(card)
-    (folder / "agent.json").write_text(json.dumps(card))
 
 
 # ------------------------------------------------------------------------------------------------ save and load
@@ -163,7 +158,7 @@ def test_the_card_says_it_all(forager: Path, tmp_path: Path):
     moved = Path(shutil.copytree(forager, tmp_path / "elsewhere"))
     assert sorted(path.name for path in moved.iterdir()) == ["agent.json", "weights.safetensors"]
     card = json.loads((moved / "agent.json").read_text())
-    assert (card["algorithm"], card["seed"], card["t_env"], card["format"]) == ("iql", 3, 1234, 1)
+    assert (card["algorithm"], card["seed"], card["t_env"], card["format"]) == ("iql", 3, 1234, 2)
     assert (card["config"]["env"], card["config"]["env_args"]["rows"]) == ("foraging", 4)
     assert card["config"]["obs_is_state"] is False
     assert (card["spec"]["n_agents"], card["spec"]["obs_dim"], card["spec"]["n_actions"]) == (2, 9, 6)
@@ -270,17 +265,19 @@ def test_damaged_agents_are_refused(forager: Path, tmp_path: Path):
         data[-1] ^= 1
         (folder / "weights.safetensors").write_bytes(data)
 
-    for name, damage in (
-        ("flipped", flip),
-        ("cut", lambda folder: os.truncate(folder / "weights.safetensors", 100)),
-        ("lost", lambda folder: (folder / "weights.safetensors").unlink()),
+    for name, damage, reason in (
+        ("flipped", flip, "its checksum does not match its card"),
+        ("cut", lambda folder: os.truncate(folder / "weights.safetensors", 100), "its header claims"),
+        ("lost", lambda folder: (folder / "weights.safetensors").unlink(), "No such file"),
     ):
-        assert "weights.safetensors is damaged: its checksum does not match agent.json" in damaged(name, damage)
+        message = damaged(name, damage)
+        assert "weights.safetensors is damaged: " in message
+        assert reason in message
     for name, text in (("half", '{"format": 1, '), ("empty", "{}"), ("list", "[]")):
         write = partial(Path.write_text, data=text)
         assert "agent.json is damaged" in damaged(name, lambda folder, write=write: write(folder / "agent.json"))
     future = damaged("future", lambda folder: edit_card(folder, lambda card: card.update(format=7)))
-    assert "agent.json has format 7; this version of omg reads format 1" in future
+    assert "agent.json has format 7; this version of omg reads formats 1 and 2" in future
 
 
 def test_weights_of_another_setting_are_refused_by_its_name(soldier: Path, tmp_path: Path):

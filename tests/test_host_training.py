@@ -77,7 +77,7 @@ def test_a_run_has_everything(whole: omg.Run) -> None:
     log = (whole.folder / "console.log").read_text()
     assert "gymma: host_games:Walk, played in Python" in log
     agent = omg.load(whole.folder)
-    assert agent.card.spec["scenario"] == "Walk"
+    assert agent.card.spec.scenario == "Walk"
     seen = np.zeros((1, 2, 3), np.float32)
     actions, _ = agent.act(seen, np.array([[[0, 1, 0], [1, 0, 0]]], bool))
     assert actions.tolist() == [[1, 0]]

@@ -36,7 +36,7 @@ class FakeTraining:
 
     def train(self, config: Config, **_: Any) -> Run:
         self.calls.append(f"train {config.name} seeds {config.seed}+{config.seeds}")
-        folder = RunFolder.create(experiment._adjusted(config), ENV.spec.scenario)
+        folder = RunFolder.create(experiment._adjusted(config), ENV.spec)
         return self._finish(folder)
 
     def resume(self, folder: Path, **_: Any) -> Run:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from omg.cli import main
-from omg.components.files import write_text
+from omg.components.files import write_json, write_text
 from omg.config import resolve, write_yaml
+from omg.envs import make_env
 from omg.errors import UserError
 from omg.report import Curve, bar_lines, mean_curve, plot_curves, run_tables
 
@@ -21,9 +23,11 @@ def rows(seed: int, *points: tuple[int, float], name: str = METRIC) -> list[dict
 
 
 def run_folder(path: Path, config: str, env: str, *tables: list[dict[str, object]]) -> Path:
-    """A run folder with the two files that figures are made from."""
+    """A run folder with the files that figures are made from."""
     path.mkdir()
-    write_text(path / "config.yaml", write_yaml(resolve(config, env).config.model_dump()))
+    settings = resolve(config, env).config
+    write_text(path / "config.yaml", write_yaml(settings.model_dump()))
+    write_json(path / "game.json", asdict(make_env(settings.env, **settings.env_args).spec))
     lines = [f"{row['seed']},{row['t_env']},{row['name']},{row['value']}" for table in tables for row in table]
     write_text(path / "metrics.csv", "\n".join(["seed,t_env,name,value", *lines, ""]))
     return path
@@ -89,6 +93,10 @@ def test_runs_of_one_configuration_are_seeds_of_one_curve(tmp_path: Path) -> Non
     assert mean_curve(tables["vdn"], METRIC).mean.tolist() == [0.0, 0.5]
     other = run_folder(tmp_path / "d", "vdn", "foraging", rows(1, (0, 0.0), (10, 0.5)))
     assert list(run_tables([folders[0], other])) == ["vdn sc2 8m", "vdn foraging 8x8-2p-3f"]
+    # Runs of earlier versions did not note the words of their game; they are told apart all the same.
+    for folder in (folders[0], other):
+        (folder / "game.json").unlink()
+    assert [label[:12] for label in run_tables([folders[0], other])] == ["vdn sc2 8m", "vdn foraging"]
 
 
 def test_plot_command_writes_the_figure_or_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

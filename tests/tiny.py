@@ -62,7 +62,7 @@ def tiny_agent(folder: Path, config: Config, seed: int) -> Path:
     shapes = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
     rng = np.random.default_rng(seed)
     policy = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype), shapes)
-    return save_agent(folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), vars(env.spec)))
+    return save_agent(folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), env.spec))
 
 
 def tiny_pool(folder: Path, seeds: Sequence[int] = (11, 12), scripted: str | None = None, **changes: Any) -> Pool:

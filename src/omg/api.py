@@ -10,10 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from omg.config import Config, adjust, resolve
+from omg.config import Config, adjust, check_stored, resolve
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import adapt
+from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
@@ -57,6 +58,7 @@ def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
         seed: first seed of the stateful interfaces.
         env_args: options of the game, e.g. `map_name="8m"`.
     """
+    vouch(env_args)
     return adapt(make_env(env, **env_args), api, seed)
 
 
@@ -81,41 +83,88 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
 
 
 def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
-    """Trains a resolved configuration."""
+    """Trains a resolved configuration; the game that it names is the caller's own word (`omg.envs.trust`)."""
+    vouch(config.env_args)
     check_trackers(config)
     has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
     config, notes = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
-    folder = RunFolder.create(config, program.spec.scenario)
+    folder = RunFolder.create(config, program.spec)
     return _run(folder, program, notes, console, quiet)
 
 
-def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = False) -> Run:
-    """Continues a run from its newest whole checkpoint (from the start if there is none)."""
-    opened = RunFolder.open(Path(folder))
-    config = opened.config()
-    if opened.status() in ("finished", "stopped"):
-        raise UserError(f"{folder}: this run is already {opened.status()}.")
-    check_trackers(config)
-    prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
-    return _run(opened, build_program(config), [], console, quiet)
+def resume(
+    folder: str | Path,
+    *,
+    config: Config | None = None,
+    console: Console | None = None,
+    quiet: bool = False,
+    trust: bool = False,
+) -> Run:
+    """Continues a run from its newest whole checkpoint (from the start if there is none).
+
+    Args:
+        folder: of the run.
+        config: what the caller began the run with; only the paths of other folders may differ from what it stored.
+            Left out, the stored configuration counts, as far as a file's word does (`omg.envs.trust`).
+        console: where to print.
+        quiet: no output on the screen.
+        trust: the stored configuration counts whatever it asks for.
+    """
+    with trusting(trust):
+        opened = RunFolder.open(Path(folder))
+        stored = opened.config()
+        if opened.status() in ("finished", "stopped"):
+            raise UserError(f"{folder}: this run is already {opened.status()}.")
+        if config is None:
+            check_stored(opened.config_file, stored)
+        else:
+            config, _ = adjust(config, prepare(config.use_cuda, plays_on_host(config.env, config.env_args)))
+            _check_same(opened, stored, config)
+        chosen = stored if config is None else config
+        check_trackers(chosen)
+        prepare(chosen.use_cuda, plays_on_host(chosen.env, chosen.env_args))
+        return _run(opened, build_program(chosen), [], console, quiet, own_word=config is not None)
 
 
-def _run(folder: RunFolder, program: Program, notes: list[str], console: Console | None, quiet: bool) -> Run:
+_ELSEWHERE = ("use_cuda", "local_results_path", "init_param_path", "prior_path", "init_from")
+"""Keys that may change between two halves of a run: a folder may have been moved to another machine."""
+
+
+def _check_same(folder: RunFolder, stored: Config, config: Config) -> None:
+    """Refuses to continue a run with other settings than it was begun with."""
+    for key in type(config).model_fields:
+        if key not in _ELSEWHERE and getattr(stored, key) != getattr(config, key):
+            raise UserError(
+                f"{folder.path}: the run was begun with {key}={getattr(stored, key)!r}, now it is "
+                f"{getattr(config, key)!r}. Move that folder away to begin anew."
+            )
+
+
+def _run(
+    folder: RunFolder,
+    program: Program,
+    notes: list[str],
+    console: Console | None,
+    quiet: bool,
+    *,
+    own_word: bool = True,
+) -> Run:
+    """Trains to the end; `own_word`: the configuration is the caller's, not that of a file."""
     config = program.config
+    # A file's word alone does not change a pool that lies elsewhere.
+    beside_pool = own_word or is_trusted()
 
     def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
         path = folder.agent(seed, which)
         player = program.learner.tested(learner_state)
         if program.learner_watches:
             if which == "last":  # Tests measure the frozen players, so that no prior is the best by them.
-                _keep_prior(path, player, config, program, t_env, results)
+                _keep_prior(path, player, program, t_env, results, beside_pool=beside_pool)
             return
         algorithm = config.train_alg or config.name
-        spec = dict(vars(program.spec))
-        save_agent(
-            path, player, AgentCard(algorithm, seed, t_env, config.model_dump(), spec, results, program.partners)
-        )
+        card = AgentCard(algorithm, seed, t_env, config.model_dump(), program.spec, results, program.partners)
+        save_agent(path, player, card)
 
     with folder.lock(), RunReporter(folder, config, console, quiet) as reporter:
         folder.set_status("running")
@@ -136,28 +185,40 @@ def _run(folder: RunFolder, program: Program, notes: list[str], console: Console
             raise
         t_env = int(outcome.state.t_env.min())
         folder.set_status(outcome.status, t_env=t_env)
+        if program.learner_watches and not beside_pool:
+            reporter.say(
+                f"the prior is only in {folder.path}: train with prior_path, or resume with --trust to put it beside "
+                f"the pool"
+            )
         if outcome.status == "interrupted":
             reporter.say(f"saved at t_env {t_env:,}; continue with: omg resume {folder.path}")
     return Run(folder.path, outcome.status)
 
 
 def _keep_prior(
-    path: Path, prior: Prior, config: Config, program: Program, t_env: int, results: dict[str, float]
+    path: Path, prior: Prior, program: Program, t_env: int, results: dict[str, float], *, beside_pool: bool
 ) -> None:
-    """Saves a prior in its run folder, and beside the pool's members, where training looks for it."""
+    """Saves a prior in its run folder and, if wanted, beside the pool's members, where training looks for it."""
+    config = program.config
     assert program.team is not None
     assert config.init_param_path is not None
     spec, width = program.spec, int(prior.statistics.mean.shape[0])
     sizes = (spec.name, spec.scenario, config.obs_is_state, width, prior.subgoal_dim)
     card = PriorCard(*sizes, t_env, program.team.names, results, prior.map_shape)
-    for folder in (path, Path(config.init_param_path) / PRIOR_FOLDER):
+    for folder in (path, *((Path(config.init_param_path) / PRIOR_FOLDER,) if beside_pool else ())):
         save_prior(folder, prior, card)
 
 
-def load(path: str | Path) -> Agent:
-    """Loads the best agent of a run folder, or any agent folder."""
+def load(path: str | Path, *, trust: bool = False) -> Agent:
+    """Loads the best agent of a run folder, or any agent folder.
+
+    Args:
+        path: the folder.
+        trust: open the game that it names even if it is of an unknown package, whose code then runs.
+    """
     prepare(use_cuda=True)
-    return load_agent(path)
+    with trusting(trust):
+        return load_agent(path)
 
 
 def evaluate(
@@ -169,6 +230,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
+    trust: bool = False,
 ) -> Table:
     """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
 
@@ -180,6 +242,7 @@ def evaluate(
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
+        trust: open the game that the folders name even if it is of an unknown package, whose code then runs.
 
     Returns:
         Without a pool one row per metric: metric, mean, std, low, high (95 % interval of the mean), episodes. With a
@@ -193,6 +256,19 @@ def evaluate(
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
+    with trusting(trust):
+        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy)
+
+
+def _evaluate(
+    agent: Agent | str | Path,
+    pool: str | Path | None,
+    group: str | None,
+    pool_set: str,
+    episodes: int | None,
+    seed: int,
+    greedy: bool,
+) -> Table:
     player = agent if isinstance(agent, Agent) else load(agent)
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextvars import copy_context
 from typing import Any
 
 import typer
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         _check_command(words)
-        code = app(args=words or ["--help"], prog_name="omg", standalone_mode=False)
+        # In a context of its own: what this command line trusts, the next one in the same process does not.
+        code = copy_context().run(app, args=words or ["--help"], prog_name="omg", standalone_mode=False)
     except UserError as error:
         return _refuse(str(error))
     except _ClickException as error:

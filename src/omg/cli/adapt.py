@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from omg.cli.lists import TrustOption
 from omg.cli.tables import print_table
 from omg.errors import UserError
 
@@ -44,6 +45,7 @@ def adapt(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the tables and the figure go.")
     ] = Path("results/adaptation"),
+    trust: TrustOption = False,
 ) -> None:
     """Measure how agents adapt to co-players they have never met.
 

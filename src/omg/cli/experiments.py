@@ -11,7 +11,7 @@ from rich.console import Console
 
 from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import PartsOption, share_gpu
-from omg.cli.lists import read_words
+from omg.cli.lists import TrustOption, read_words
 from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError
 
@@ -38,6 +38,7 @@ def pipeline(
     only: Annotated[str | None, typer.Option("--only", metavar="STAGE", help="Do no other stage.")] = None,
     jobs: PartsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Run a whole experiment: pool, prior, train, evaluate, adapt, report.
 
@@ -117,6 +118,7 @@ def crossplay(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where crossplay.csv and crossplay.png go.")
     ] = Path("results/crossplay"),
+    trust: TrustOption = False,
 ) -> None:
     """Play every member of a pool with teams of every member.
 

@@ -21,6 +21,25 @@ EnvConfigOption = Annotated[
 ]
 
 
+def _trust(value: bool) -> bool:
+    if value:
+        from omg.envs.trust import trust_all
+
+        trust_all()
+    return value
+
+
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        callback=_trust,
+        help="Open whatever game the given files name, which runs its code: only for authors you trust.",
+    ),
+]
+"""Taken by every command that reads agents, pools, runs or plans and opens their game; its callback does all."""
+
+
 def envs(
     name: Annotated[str | None, typer.Argument(help="Show the options (env_args) of this game.")] = None,
 ) -> None:
@@ -73,7 +92,7 @@ def config(
     from omg.config.values import write_yaml
 
     line = read_words(config, env_config, context.args)
-    resolved = resolve(line.config, line.env_config, line.overrides)
+    resolved = resolve(line.config, line.env_config, line.overrides, open_game=False)
     if not yaml:
         _print_config(resolved)
         return
@@ -89,9 +108,11 @@ def config(
 
 def read_words(config_name: str | None, env_config: str | None, words: list[str]) -> CommandLine:
     """What a command line asks for: its two options, which Typer has read, and all other words."""
-    from omg.config.overrides import CommandLine, translate
+    from omg.config.overrides import CommandLine, assignments, nested, translate
+    from omg.envs.trust import vouch
 
     line = translate(words)
+    vouch(nested(assignments(line.overrides)).get("env_args"))
     return CommandLine(config_name or line.config, env_config or line.env_config, line.overrides)
 
 

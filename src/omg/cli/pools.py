@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.jobs import JobsOption, share_gpu
-from omg.cli.lists import EnvConfigOption, read_words
+from omg.cli.lists import EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
 
@@ -54,6 +54,7 @@ def train(
     env_config: EnvConfigOption = None,
     jobs: JobsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Train a pool: all seeds of an algorithm as one program, divided among the sets.
 

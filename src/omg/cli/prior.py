@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from omg.cli.lists import read_words
+from omg.cli.lists import TrustOption, read_words
 from omg.cli.runs import final_tests
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
@@ -29,6 +29,7 @@ def pretrain(
     context: typer.Context,
     pool: Annotated[Path, typer.Argument(metavar="POOL", help="Folder of the pool.")],
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Train the subgoal prior on the games of a pool's training set.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
+from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import Row, print_rows, print_table, with_interval
 from omg.errors import UserError
 
@@ -23,6 +23,7 @@ def train(
     config: ConfigOption = None,
     env_config: EnvConfigOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
+    trust: TrustOption = False,
 ) -> None:
     """Train an algorithm in a game.
 
@@ -41,7 +42,9 @@ def train(
     _print_run(api.train_config(settings, console=Console(), quiet=quiet))
 
 
-def resume(run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")]) -> None:
+def resume(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")], trust: TrustOption = False
+) -> None:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
     from omg import api
 
@@ -63,6 +66,7 @@ def evaluate(
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table here.")] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Play test episodes with trained agents and print the results.
 

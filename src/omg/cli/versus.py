@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from omg.cli.lists import EnvConfigOption, read_words
+from omg.cli.lists import EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError, unknown_name
 
@@ -35,6 +35,7 @@ def versus(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where versus.csv and versus.png go.")
     ] = Path("results/versus"),
+    trust: TrustOption = False,
 ) -> None:
     """Let two trained teams fight each other on sc2.
 

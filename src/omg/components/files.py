@@ -21,6 +21,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from omg.components.headers import DamagedFileError, StoredArray, read_header
+
 _WRITING, _OLD = ".writing-", ".old-"
 
 
@@ -121,8 +123,39 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Reads what `save_arrays` wrote."""
-    return load_file(path)
+    """Reads what `save_arrays` wrote.
+
+    Raises:
+        OSError: the file cannot be read.
+        DamagedFileError: it is no such file.
+    """
+    read_header(path)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise DamagedFileError(str(error)) from None
+
+
+def read_json(path: Path, most_bytes: int = 64_000_000) -> Any:
+    """The value of a JSON file.
+
+    Raises:
+        OSError: the file cannot be read.
+        DamagedFileError: it is no JSON, or too large or too deep to be ours.
+    """
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise DamagedFileError(f"it has {size:,} bytes; allowed: at most {most_bytes:,}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{type(error).__name__}: {error}") from None
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a JSON value, however it is indented and its keys are ordered."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _bits(value: Any) -> np.ndarray:
@@ -146,23 +179,33 @@ class ShapeMismatchError(Exception):
     """Stored arrays do not fit the structure they are to fill; the message names the first difference."""
 
 
-def fill_leaves(template: Any, arrays: Mapping[str, Any]) -> Any:
-    """A pytree like `template` (arrays or shapes) with its leaves taken from `arrays` by path.
+def check_leaves(template: Any, arrays: Mapping[str, Any] | Mapping[str, StoredArray]) -> None:
+    """Compares the shapes of named arrays, or of their header, with a pytree of arrays or shapes.
 
     Raises:
         ShapeMismatchError: a leaf is missing, has another shape, or is left over.
     """
+    wanted = name_leaves(template)
+    for name, leaf in wanted.items():
+        if name not in arrays:
+            raise ShapeMismatchError(f"'{name}' is missing")
+        if tuple(arrays[name].shape) != tuple(leaf.shape):
+            raise ShapeMismatchError(f"'{name}' has shape {tuple(arrays[name].shape)}, expected {tuple(leaf.shape)}")
+    extra = sorted(set(arrays) - set(wanted))
+    if extra:
+        raise ShapeMismatchError(f"'{extra[0]}' is not part of this network")
+
+
+def fill_leaves(template: Any, arrays: Mapping[str, Any]) -> Any:
+    """A pytree like `template` (arrays or shapes) with its leaves taken from `arrays` by path.
+
+    Raises:
+        ShapeMismatchError: see `check_leaves`.
+    """
+    check_leaves(template, arrays)
     leaves, structure = jax.tree_util.tree_flatten_with_path(template)
     filled = []
     for path, leaf in leaves:
-        name = _path_name(path)
-        if name not in arrays:
-            raise ShapeMismatchError(f"'{name}' is missing")
-        value = arrays[name]
-        if tuple(value.shape) != tuple(leaf.shape):
-            raise ShapeMismatchError(f"'{name}' has shape {tuple(value.shape)}, expected {tuple(leaf.shape)}")
+        value = arrays[_path_name(path)]
         filled.append(value.view(jnp.bfloat16) if leaf.dtype == jnp.bfloat16 else value.astype(leaf.dtype, copy=False))
-    extra = sorted(set(arrays) - {_path_name(path) for path, _ in leaves})
-    if extra:
-        raise ShapeMismatchError(f"'{extra[0]}' is not part of this network")
     return jax.tree_util.tree_unflatten(structure, filled)

@@ -4,7 +4,7 @@ A new algorithm is a file in `algs/` and a new game one in `envs/`; its first co
 is a field with a help text in `sections` and a commented line in `default.yaml`.
 """
 
-from omg.config.checks import adjust, playable_games, update_rhythm
+from omg.config.checks import adjust, check_stored, playable_games, update_rhythm
 from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, parse_config
@@ -24,6 +24,7 @@ __all__ = [
     "adjust",
     "algorithm_names",
     "change_config",
+    "check_stored",
     "env_config_names",
     "member_config",
     "parse_config",

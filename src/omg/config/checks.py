@@ -6,7 +6,8 @@ import math
 
 from omg.config.schema import Config, change_config
 from omg.config.sections import ON_POLICY, PLANNERS, SUBGOAL_LEARNERS
-from omg.envs import ENVS, plays_on_host
+from omg.envs import ENVS, check_stored_game, plays_on_host
+from omg.envs.trust import check_word
 from omg.errors import UserError
 
 _WHOLE_TOLERANCE = 1e-3
@@ -69,6 +70,21 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
             given, missing = missing, given
         raise UserError(f"{missing}: missing, but {given}={getattr(config, given)} is given. Give both or neither.")
     return change_config(config, **changes), notes
+
+
+def check_stored(source: object, config: Config) -> None:
+    """Refuses what a configuration asks for that comes out of a file and only the user may ask for.
+
+    Args:
+        source: the file, for the message.
+        config: what it holds.
+
+    Raises:
+        UserError: it names a game of an unknown package, or a database elsewhere. See `omg.envs.trust`.
+    """
+    check_stored_game(source, config.env, config.env_args)
+    if config.sacred_mongo_url is not None:
+        check_word(source, f"sacred_mongo_url={config.sacred_mongo_url!r}, a database that is sent the run's records")
 
 
 def _check_model(config: Config) -> None:

@@ -41,6 +41,8 @@ def resolve(
     config_name: str | None,
     env_config: str | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    open_game: bool = True,
 ) -> Resolved:
     """Merges the layers and validates the result.
 
@@ -49,6 +51,7 @@ def resolve(
         env_config: a file of `config/envs` or a registered game without one; None for the game that `overrides` name
             with `env`, or else the default game.
         overrides: `dotted.key=value` words, or a mapping of dotted keys to Python values.
+        open_game: False: a game of another package is not opened, so that the seats of a team are not counted.
 
     Raises:
         UserError: names the first thing that cannot be used and what is allowed.
@@ -58,7 +61,7 @@ def resolve(
         env_config = str(command_line.get("env", Config.model_fields["env"].default))
     common = [("default.yaml", _read("default.yaml")), _env_layer(env_config)]
     if config_name is not None and looks_like_team(config_name):
-        return _resolve_team(config_name, common, command_line)
+        return _resolve_team(config_name, common, command_line, open_game)
     return _resolve_single(config_name, common, command_line)
 
 
@@ -106,7 +109,7 @@ def _resolve_single(algorithm: str | None, common: Sequence[Layer], command_line
     return resolved
 
 
-def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str, Any]) -> Resolved:
+def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str, Any], open_game: bool) -> Resolved:
     parts = parse_team(name, algorithm_names())
     members = {
         part.algorithm: _merge_layers(
@@ -118,8 +121,9 @@ def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str,
     if not members:
         raise UserError(f"Team name '{name}': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql.")
     config = next(iter(members.values()))
-    spec = _build_game(config)
-    check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
+    if open_game or not ENVS[config.env].foreign:
+        spec = _build_game(config)
+        check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
     main = main_algorithm(name, [part for part in parts if part.algorithm != POOL], members, config.train_alg)
     if len({part.algorithm for part in parts}) == 1:
         # One algorithm in all seats is an ordinary run, so the keys that only teams have no longer matter.

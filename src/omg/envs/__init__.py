@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from omg.envs.adapters.host import is_hosted
-from omg.envs.base import Env, EnvSpec, EnvState, Observation, Outcome
+from omg.envs.base import Env, EnvSpec, EnvState, GameArgs, Observation, Outcome
+from omg.envs.trust import check_word
 from omg.errors import UserError, unknown_name
 
 __all__ = [
@@ -22,9 +23,12 @@ __all__ = [
     "EnvEntry",
     "EnvSpec",
     "EnvState",
+    "GameArgs",
     "Observation",
     "Outcome",
+    "check_stored_game",
     "make_env",
+    "make_stored_env",
     "parse_env_args",
     "plays_on_host",
 ]
@@ -48,7 +52,7 @@ class EnvEntry:
     """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
 
     @property
-    def args(self) -> type[BaseModel]:
+    def args(self) -> type[GameArgs]:
         """Typed arguments (`env_args`), every field with a help text."""
         return getattr(import_module(f"omg.envs.{self.module}"), self.args_name)
 
@@ -109,7 +113,7 @@ ENVS: dict[str, EnvEntry] = {
 }
 
 
-def parse_env_args(name: str, env_args: dict[str, Any]) -> BaseModel:
+def parse_env_args(name: str, env_args: dict[str, Any]) -> GameArgs:
     """Validates `env_args` for environment `name`; raises `UserError` that names the key."""
     if name not in ENVS:
         raise unknown_name("environment", name, ENVS)
@@ -128,6 +132,23 @@ def parse_env_args(name: str, env_args: dict[str, Any]) -> BaseModel:
 def make_env(name: str, **env_args: Any) -> Env:
     """Builds a game: `make_env("sc2", map_name="8m").spec.n_agents == 8`."""
     return ENVS[name].build(parse_env_args(name, env_args)) if name in ENVS else _unknown(name)
+
+
+def check_stored_game(source: object, name: str, env_args: dict[str, Any]) -> None:
+    """Refuses a game that a file names and only the user may name; opens nothing. See `omg.envs.trust`.
+
+    Args:
+        source: the file, for the message.
+        name: of the environment.
+        env_args: its options.
+    """
+    check_word(source, parse_env_args(name, env_args).doubt(), env_args.get("key"))
+
+
+def make_stored_env(source: object, name: str, env_args: dict[str, Any]) -> Env:
+    """Builds the game that a file names, if it may: arguments as in `check_stored_game`."""
+    check_stored_game(source, name, env_args)
+    return make_env(name, **env_args)
 
 
 def plays_on_host(name: str, env_args: dict[str, Any]) -> bool:

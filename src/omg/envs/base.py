@@ -9,13 +9,33 @@ Letters in shape comments: B games, A seats (agents), O observation features, S 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
     from jax import Array
 
 EnvState = Any
 """A pytree private to the game; only the game itself knows its layout."""
+
+
+Seats = Annotated[int, Field(ge=1, le=4096)]
+Size = Annotated[int, Field(ge=1, le=10_000_000)]
+"""Sizes as a stored spec may have them: no file makes us count to 2^60."""
+
+
+class GameArgs(BaseModel):
+    """The options of a game (`env_args`); every field of a subclass has a description and, where it is a size, a bound.
+
+    Bounds are far above what anybody plays, and low enough that no options alone take the machine's memory.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def doubt(self) -> str | None:
+        """What in these options only the user may ask for, not a file that comes from somebody else; None: nothing."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -26,11 +46,11 @@ class EnvSpec:
     """Registry name, e.g. `sc2`."""
     scenario: str
     """What distinguishes games of one environment, e.g. the map `8m` or `8x8-2p-3f`."""
-    n_agents: int
-    n_actions: int
-    obs_dim: int
-    state_dim: int
-    episode_limit: int
+    n_agents: Seats
+    n_actions: Size
+    obs_dim: Size
+    state_dim: Size
+    episode_limit: Size
     reward_per_agent: bool = False
     """False: one team reward [B]; True: general-sum, rewards are [B, A]."""
     metrics: tuple[str, ...] = ()

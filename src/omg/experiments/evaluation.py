@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from omg.config import Config
 from omg.controllers import build_mac
 from omg.controllers.scripted import build_scripted
-from omg.envs import Env, make_env
+from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
 from omg.evaluation.comparison import NO_SEED
@@ -134,7 +134,7 @@ class Arena:
 
     def __init__(self, pool: str | Path, env: Env | None = None) -> None:
         self.pool = Pool.open(pool)
-        self.env = env if env is not None else make_env(self.pool.env, **self.pool.env_args)
+        self.env = env if env is not None else self.pool.make_env()
         self._mates: dict[tuple[str | None, bool], Mates] = {}
 
     def mates(self, pool_set: str | None, config: Config) -> Mates:
@@ -194,7 +194,7 @@ def untrained(config: Config, env: Env, partners: int = 0) -> Contestants:
     agents = []
     for index, seed in enumerate(seeds):
         policy = jax.tree.map(lambda leaf, index=index: leaf[index], drawn)
-        card = AgentCard(UNTRAINED, seed, 0, config.model_dump(), dict(vars(env.spec)), partners=partners)
+        card = AgentCard(UNTRAINED, seed, 0, config.model_dump(), env.spec, partners=partners)
         agents.append(Agent(policy, config, env, card))
     return Contestants(UNTRAINED, seeds, tuple(agents))
 

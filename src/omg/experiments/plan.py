@@ -15,9 +15,12 @@ from typing import Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from omg.config import Config
+from omg.config import Config, resolve
+from omg.config.layers import leaves
 from omg.config.overrides import assignments, merge, nested
 from omg.config.values import describe_type, read_yaml
+from omg.envs import check_stored_game
+from omg.envs.trust import check_word, vouch
 from omg.errors import UserError, unknown_name
 from omg.pools.members import SetName, read_index
 
@@ -244,7 +247,22 @@ def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
         raise UserError(f"{where} is not YAML: {error}.") from None
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected a mapping of sections: {', '.join(Plan.model_fields)}.")
-    return parse_plan(merge(values, nested(assignments(list(words)))), copied)
+    said = nested(assignments(list(words)))
+    plan = parse_plan(merge(values, said), copied)
+    if path.is_file():
+        _check_file(where, values, said, plan)
+    return plan
+
+
+def _check_file(where: str, values: Mapping[str, Any], said: Mapping[str, Any], plan: Plan) -> None:
+    """Refuses what a plan's file asks for and only the user may ask for; `said` is what the user has typed."""
+    if isinstance(own := said.get("game"), Mapping):
+        vouch(own.get("env_args"))
+    game = resolve(None, plan.game.env_config).config
+    check_stored_game(where, game.env, {**game.env_args, **plan.game.env_args})
+    for key, value in leaves(values):
+        if key.rpartition(".")[2] == "sacred_mongo_url" and value is not None:
+            check_word(where, f"{key}={value!r}, a database that is sent the runs' records")
 
 
 def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:

@@ -115,6 +115,9 @@ def _check_given(pool: Pool, env: Env) -> None:
         here = f"{env.spec.name} {env.spec.scenario}"
         raise UserError(f"pool.path: {pool.path} is for {pool.where}, but the section game is about {here}.")
     _in("pool.path", pool.check)
+    for member in pool:
+        if member.kind == "scripted":
+            build_scripted(member.algorithm, env)
 
 
 def team_name(config: str, n_agents: int) -> str:

@@ -25,7 +25,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, load_agent
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, load_agent, read_agent_card
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -137,12 +137,12 @@ def changed_settings(pool: Pool, name: str) -> list[tuple[str, Any, Any]]:
     Returns:
         Key, the member's value and the default, for every key that differs.
     """
-    agent = pool.load(name)
-    if not isinstance(agent, Agent):
+    if pool.member(name).kind != "learned":
         return []
-    algorithm = agent.card.algorithm if agent.card.algorithm in algorithm_names() else None
+    card, config = read_agent_card(pool.folder(name))
+    algorithm = card.algorithm if card.algorithm in algorithm_names() else None
     default = dict(leaves(resolve(algorithm, pool.env).config.model_dump()))
-    values = dict(leaves(agent.config.model_dump()))
+    values = dict(leaves(config.model_dump()))
     return [(key, values.get(key), default.get(key)) for key in values if values[key] != default.get(key)]
 
 
@@ -298,7 +298,7 @@ def _add_scripted(pool: Pool, script: str, chosen: str, game: Config, env: Env, 
         _say(screen, f"{script}: is in the pool")
         return
     policy: Policy = build_scripted(script, env)
-    card = AgentCard(script, 0, 0, game.model_dump(), vars(env.spec))
+    card = AgentCard(script, 0, 0, game.model_dump(), env.spec)
     result = measure(Agent(policy, game, env, card), episodes)
     _report(pool.add_scripted(script, chosen, measured=result), screen)
 

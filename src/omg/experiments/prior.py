@@ -16,8 +16,9 @@ from rich.console import Console
 from omg import api
 from omg.config import Config, resolve
 from omg.config.overrides import assignments
+from omg.envs import check_stored_game
 from omg.errors import UserError
-from omg.pools import Pool
+from omg.pools import INDEX, Pool
 
 DEFAULTS: dict[str, Any] = {
     "name": "prior",
@@ -66,6 +67,7 @@ def pretrain(
 def prior_config(pool: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
     """The configuration of the run that pre-trains a pool's prior; arguments as in `pretrain`."""
     opened = Pool.open(pool)
+    check_stored_game(opened.path / INDEX, opened.env, opened.env_args)
     settings = assignments(overrides)
     for key in settings:
         if (reason := _OWN_KEYS.get(key.partition(".")[0])) is not None:

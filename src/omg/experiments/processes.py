@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from omg.envs.trust import inherited
 from omg.errors import UserError
 
 _LOOK = 0.2
@@ -147,7 +148,7 @@ def _start(job: Job, log: Path) -> subprocess.Popen[bytes]:
             [sys.executable, "-m", job.module, *job.words, str(os.getpid())],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **shared},
+            env={**os.environ, **shared, **inherited()},
             start_new_session=True,
         )
 

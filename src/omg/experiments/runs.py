@@ -39,7 +39,7 @@ def finish(config: Config, *, console: Console | None = None, quiet: bool = Fals
     if is_over(where):
         return RunFolder.open(known[-1])
     if known:
-        run = api.resume(known[-1], console=console, quiet=quiet)
+        run = api.resume(known[-1], config=config, console=console, quiet=quiet)
     else:
         run = api.train_config(config, console=console, quiet=quiet)
     if run.status == "interrupted":

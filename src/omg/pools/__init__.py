@@ -1,6 +1,6 @@
 """Trained players on disk: agents and priors, each a folder that says by itself what it is; pools of them."""
 
-from omg.pools.agents import Agent, AgentCard, load_agent, save_agent
+from omg.pools.agents import Agent, AgentCard, load_agent, read_agent_card, save_agent
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.pools.priors import PRIOR_FOLDER, PriorCard, load_prior, pool_prior, save_prior
 
@@ -18,6 +18,7 @@ __all__ = [
     "load_agent",
     "load_prior",
     "pool_prior",
+    "read_agent_card",
     "save_agent",
     "save_prior",
 ]

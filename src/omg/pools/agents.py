@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.components.files import ShapeMismatchError, fill_leaves, whole_folder
+from omg.components.files import ShapeMismatchError, check_leaves, whole_folder
+from omg.components.headers import StoredArray
 from omg.config import Config, change_config, parse_config
 from omg.controllers import Policy, build_mac
-from omg.envs import Env, EnvSpec, Observation, make_env
+from omg.envs import Env, EnvSpec, Observation, make_stored_env
 from omg.errors import UserError
-from omg.pools.bundles import WEIGHTS, read_bundle, write_bundle
+from omg.pools.bundles import WEIGHTS, read_bundle, read_card, write_bundle
 
 CARD = "agent.json"
 
@@ -31,7 +33,7 @@ class AgentCard:
     t_env: int
     config: dict[str, Any]
     """The complete configuration the agent was trained with, environment included."""
-    spec: dict[str, Any]
+    spec: EnvSpec
     """Sizes of the game it was trained in."""
     results: dict[str, float] = field(default_factory=dict)
     """Its newest test metrics."""
@@ -148,29 +150,48 @@ def load_agent(path: str | Path) -> Agent:
     """Loads an agent folder, or the best (else the last) agent of the first seed of a run folder.
 
     Raises:
-        UserError: nothing there, damaged, or made for other shapes.
+        UserError: nothing there, damaged, made for other shapes, or for a game that only the user may name.
     """
     folder = find_agent(Path(path))
-    card, arrays = read_bundle(folder, CARD, AgentCard)
-    config = parse_config(card.config)
-    env = make_env(config.env, **config.env_args)
+    bundle = read_bundle(folder, CARD, AgentCard)
+    card = bundle.card
+    config = _stored_config(folder, card)
+    env = make_stored_env(folder / CARD, config.env, config.env_args)
     _check_game(folder, card.spec, env.spec)
     try:
-        policy = fill_leaves(_template(config, env.spec, card.partners), arrays).tested()
+        policy = bundle.fill(_template(config, env.spec, card.partners)).tested()
     except ShapeMismatchError as error:
         raise UserError(
             f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with {_settings(config)}: {error}."
-            f"{_fitting_setting(config, env.spec, card.partners, arrays)}"
+            f"{_fitting_setting(config, env.spec, card.partners, bundle.header)}"
         ) from None
     return Agent(jax.device_put(policy), config, env, card)
 
 
-def _check_game(folder: Path, stored: dict[str, Any], spec: EnvSpec) -> None:
+def read_agent_card(path: str | Path) -> tuple[AgentCard, Config]:
+    """What is written beside the weights of an agent, to be shown: opens no game and reads no weights.
+
+    Raises:
+        UserError: nothing there, or damaged.
+    """
+    folder = find_agent(Path(path))
+    card, _ = read_card(folder / CARD, AgentCard)
+    return card, _stored_config(folder, card)
+
+
+def _stored_config(folder: Path, card: AgentCard) -> Config:
+    try:
+        return parse_config(card.config)
+    except UserError as error:
+        raise UserError(f"{folder / CARD}: its configuration cannot be used: {error}") from None
+
+
+def _check_game(folder: Path, stored: EnvSpec, spec: EnvSpec) -> None:
     """Refuses a game of other sizes than the one the agent was trained in, even if the weights happened to fit."""
     keys = ("name", "scenario", "n_agents", "n_actions", "obs_dim", "state_dim")
-    differing = [key for key in keys if stored.get(key) != getattr(spec, key)]
+    differing = [key for key in keys if getattr(stored, key) != getattr(spec, key)]
     if differing:
-        shown = ", ".join(f"{key} {stored.get(key)} (now {getattr(spec, key)})" for key in differing)
+        shown = ", ".join(f"{key} {getattr(stored, key)} (now {getattr(spec, key)})" for key in differing)
         raise UserError(
             f"{folder}: the agent was made for another game than its env_args describe ({spec.name} {spec.scenario}): "
             f"{shown}."
@@ -189,12 +210,12 @@ def _template(config: Config, spec: EnvSpec, partners: int) -> Any:
     return jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners))
 
 
-def _fitting_setting(config: Config, spec: EnvSpec, partners: int, arrays: dict[str, np.ndarray]) -> str:
+def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: Mapping[str, StoredArray]) -> str:
     """A sentence that names the input setting under which the weights would fit, if there is one."""
     for key in _INPUT_SETTINGS:
         value = not getattr(config, key)
         try:
-            fill_leaves(_template(change_config(config, **{key: value}), spec, partners), arrays)
+            check_leaves(_template(change_config(config, **{key: value}), spec, partners), stored)
         except ShapeMismatchError:
             continue
         return f" They were made with {key}={value}."

@@ -7,7 +7,6 @@ it again first, so that processes which add at the same time do not lose each ot
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections import Counter
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from omg.components.files import checksum, new_folder, whole_folder
-from omg.controllers.scripted import ScriptedPlayer, build_scripted
-from omg.envs import EnvSpec, make_env
+from omg.controllers.scripted import ScriptedPlayer, build_scripted, check_script
+from omg.envs import Env, EnvSpec, make_stored_env
 from omg.errors import UserError, unknown_name
-from omg.pools.agents import CARD, Agent, find_agent, load_agent
-from omg.pools.bundles import WEIGHTS
+from omg.pools.agents import CARD, Agent, AgentCard, find_agent, load_agent
+from omg.pools.bundles import WEIGHTS, read_card
 from omg.pools.members import (
     INDEX,
     SETS,
@@ -154,22 +153,30 @@ class Pool:
         """
         member = self.member(name)
         if member.kind == "scripted":
-            return build_scripted(member.algorithm, make_env(self.env, **self.env_args))
+            return build_scripted(member.algorithm, self.make_env())
         self._check_folder(member)
         return load_agent(self.folder(name))
 
+    def make_env(self) -> Env:
+        """The pool's game.
+
+        Raises:
+            UserError: only the user may open it, or it is of other sizes than the index says.
+        """
+        env = make_stored_env(self.path / INDEX, self.env, self.env_args)
+        check_game(f"{self.path / INDEX} is damaged: its spec", vars(self.spec), env.spec, "its env_args give")
+        return env
+
     def check(self) -> None:
-        """Verifies all there is: the rules, the game, and the files of every member.
+        """Verifies what can be verified without opening the game: the rules, and the files of every member.
 
         Raises:
             UserError: names the first member with which something is wrong.
         """
-        env = make_env(self.env, **self.env_args)
-        check_game(f"{self.path / INDEX} is damaged: its spec", vars(self.spec), env.spec, "its env_args give")
         check_rules(self.path, self._index)
         for member in self._index.members:
             if member.kind == "scripted":
-                build_scripted(member.algorithm, env)
+                check_script(member.algorithm, self.env)
             else:
                 self._check_folder(member)
 
@@ -188,7 +195,7 @@ class Pool:
         folder = find_agent(Path(agent))
         loaded = load_agent(folder)
         loaded.check_untold()
-        digest = checksum(folder / WEIGHTS)
+        digest, card_digest = checksum(folder / WEIGHTS), checksum(folder / CARD)
         card, spec = loaded.card, loaded.spec
         check_game(f"{folder}: the agent was made for", vars(spec), self.spec, f"the pool {self.path} is for")
         member = Member(
@@ -203,13 +210,14 @@ class Pool:
             steps=card.t_env,
             measured=measured,
             sha256=digest,
+            card_sha256=card_digest,
         )
 
         def copy() -> None:
             with new_folder(self.path / MEMBERS / member.name) as staging:
                 shutil.copytree(folder, staging, dirs_exist_ok=True)
                 _bring_to_disk(staging)
-                if checksum(staging / WEIGHTS) != digest:
+                if (checksum(staging / WEIGHTS), checksum(staging / CARD)) != (digest, card_digest):
                     raise UserError(f"{folder} was changed while it was copied; try again.")
 
         return self._put(member, copy)
@@ -220,7 +228,7 @@ class Pool:
         Raises:
             UserError: there is no such script for the pool's game, or it is a member already.
         """
-        build_scripted(script, make_env(self.env, **self.env_args))
+        build_scripted(script, self.make_env())
         return self._put(
             Member(
                 name=script,
@@ -263,14 +271,16 @@ class Pool:
             raise UserError(
                 f"{self.path}: the member '{member.name}' is damaged: {weights} is not what was added to the pool."
             )
-        try:
-            card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-            origin = card["algorithm"], card["seed"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            reason = f"{type(error).__name__}: {error}"
+        card_file = folder / CARD
+        if member.card_sha256 is not None and (not card_file.is_file() or checksum(card_file) != member.card_sha256):
             raise UserError(
-                f"{self.path}: the member '{member.name}' is damaged: {folder / CARD} cannot be read ({reason})."
-            ) from None
+                f"{self.path}: the member '{member.name}' is damaged: {card_file} is not what was added to the pool."
+            )
+        try:
+            card, _ = read_card(card_file, AgentCard)
+        except UserError as error:
+            raise UserError(f"{self.path}: the member '{member.name}' is damaged: {error}") from None
+        origin = card.algorithm, card.seed
         if origin != (member.algorithm, member.seed):
             raise UserError(
                 f"{self.path}: the member '{member.name}' is damaged: the index says {member.algorithm} seed "

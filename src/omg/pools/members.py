@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from omg.components.files import write_json
+from omg.components.files import read_json, write_json
+from omg.components.headers import DamagedFileError
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
 
@@ -57,6 +57,8 @@ class Member:
     measured: Measure | None
     sha256: str | None
     """Of its weights; None for scripted members."""
+    card_sha256: str | None = None
+    """Of its card's file; None for scripted members, and where it was added before cards were counted."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,11 @@ def read_index(path: Path) -> PoolIndex:
         reason = f"it has no {INDEX}" if path.is_dir() else "there is no such folder"
         raise UserError(f"{path} is not a pool: {reason}. `omg pool train` makes one.")
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
+        stored = read_json(file)
         version = stored.pop("format")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except DamagedFileError as error:
+        raise UserError(f"{file} is damaged: {error}.") from None
+    except (OSError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file} is damaged: {type(error).__name__}: {error}.") from None
     if version != _FORMAT:
         raise UserError(f"{file} has format {version!r}; this version of omg reads format {_FORMAT}.")

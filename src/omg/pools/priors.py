@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import jax
 
-from omg.components.files import ShapeMismatchError, fill_leaves, whole_folder
+from omg.components.files import ShapeMismatchError, whole_folder
+from omg.envs.base import Size
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
 from omg.pools.bundles import read_bundle, write_bundle
@@ -25,16 +26,16 @@ class PriorCard:
     env: str
     scenario: str
     obs_is_state: bool
-    features: int
+    features: Size
     """Width of the views it encodes."""
-    subgoal_dim: int
+    subgoal_dim: Size
     t_env: int
     """Environment steps of the games it was trained on."""
     players: Sequence[str] = ()
     """Members of the pool that played them."""
     results: dict[str, float] = field(default_factory=dict)
     """Its newest measures on games it was not trained on."""
-    map_shape: Sequence[int] | None = None
+    map_shape: tuple[Size, Size, Size] | None = None
     """Pictures, height and width of the binary map that views begin with, where it reads them as such."""
 
 
@@ -50,12 +51,16 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
         UserError: nothing there, or damaged.
     """
     folder = _find(Path(path))
-    card, arrays = read_bundle(folder, PRIOR_CARD, PriorCard)
-    shape: Any = None if card.map_shape is None else tuple(card.map_shape)
+    bundle = read_bundle(folder, PRIOR_CARD, PriorCard)
+    card = bundle.card
+    if card.map_shape is not None and math.prod(card.map_shape) > card.features:
+        raise UserError(
+            f"{folder / PRIOR_CARD} is damaged: a map of {card.map_shape} does not fit into {card.features} features."
+        )
     key = jax.random.PRNGKey(0)
-    template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=shape, key=key))
+    template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=card.map_shape, key=key))
     try:
-        prior = fill_leaves(template, arrays)
+        prior = bundle.fill(template)
     except ShapeMismatchError as error:
         raise UserError(f"{folder}: the weights do not fit {PRIOR_CARD}: {error}.") from None
     return jax.device_put(prior), card

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from omg.envs import make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import bootstrap_interval
 from omg.tracking import RunFolder
@@ -124,9 +123,7 @@ def run_tables(folders: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]
 
 
 def _label(run: RunFolder) -> tuple[str, str]:
-    config = run.config()
-    spec = make_env(config.env, **config.env_args).spec
-    return config.name, f"{spec.name} {spec.scenario}"
+    return run.config().name, run.where()
 
 
 def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", title: str = "") -> Any:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
-from omg.components.files import write_json, write_text
+from omg.components.files import digest_of, read_json, write_json, write_text
+from omg.components.headers import DamagedFileError
 from omg.config import Config, parse_config, read_yaml, write_yaml
+from omg.envs import EnvSpec
 from omg.errors import UserError
 from omg.tracking.table import Table, read_metrics
 from omg.training.device import chosen_device
@@ -26,13 +29,14 @@ try:
 except ImportError:  # Windows: two processes in one run are not noticed there.
     fcntl = None  # type: ignore[assignment]
 
+_GAME = "game.json"
 _PACKAGES = ("omg-marl", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors", "pydantic")
 
 
 class RunFolder:
     """Paths inside a run's folder.
 
-    config.yaml, versions.json, status.json, metrics.csv, speed.csv, console.log, tensorboard/, checkpoints/,
+    config.yaml, game.json, versions.json, status.json, metrics.csv, speed.csv, console.log, tensorboard/, checkpoints/,
     agents/seed_N/best and agents/seed_N/last.
     """
 
@@ -46,13 +50,13 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
 
     @staticmethod
-    def create(config: Config, scenario: str) -> RunFolder:
+    def create(config: Config, spec: EnvSpec) -> RunFolder:
         """Makes a new folder named after the run, its game, its seeds and the time."""
         root = Path(config.local_results_path)
         last = config.seed + config.seeds - 1
         seeds = f"seed{config.seed}" if config.seeds == 1 else f"seeds{config.seed}-{last}"
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-        stem = f"{config.name}_{config.env}_{scenario}_{seeds}_{stamp}"
+        stem = f"{config.name}_{config.env}_{spec.scenario}_{seeds}_{stamp}"
         for attempt in range(1000):
             path = root / (stem if attempt == 0 else f"{stem}_{attempt}")
             try:
@@ -63,6 +67,7 @@ class RunFolder:
                 raise UserError(f"local_results_path: cannot write to '{root}': {error.strerror}.") from None
             folder = RunFolder(path)
             write_text(folder.config_file, write_yaml(config.model_dump()))
+            write_json(path / _GAME, asdict(spec))
             write_json(path / "versions.json", versions())
             return folder
         raise UserError(f"local_results_path: too many runs named '{stem}' in '{root}'.")
@@ -85,6 +90,16 @@ class RunFolder:
         if not isinstance(values, dict):
             raise UserError(f"{self.config_file} is damaged: it holds no keys.")
         return parse_config(values)
+
+    def where(self) -> str:
+        """The game in words, `sc2 8m`, for tables and figures; opens no game."""
+        try:
+            spec = TypeAdapter(EnvSpec).validate_python(read_json(self.path / _GAME))
+        except (OSError, DamagedFileError, ValidationError):
+            # A run of an earlier version: its options tell its game from others, though not in the game's own words.
+            config = self.config()
+            return f"{config.env} {config.env_args.get('map_name') or digest_of(config.env_args)[:6]}"
+        return f"{spec.name} {spec.scenario}"
 
     def agent(self, seed: int, which: str) -> Path:
         """Folder of the `best` or `last` agent of a seed."""
@@ -112,8 +127,8 @@ class RunFolder:
     def status(self) -> str:
         """The recorded status; `running` also after a crash."""
         try:
-            return str(json.loads((self.path / "status.json").read_text())["status"])
-        except (OSError, ValueError, KeyError):
+            return str(read_json(self.path / "status.json")["status"])
+        except (OSError, DamagedFileError, KeyError, TypeError):
             return "running"
 
     def metrics(self) -> Table:

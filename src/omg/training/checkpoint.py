@@ -6,9 +6,8 @@ A checkpoint is a folder named after the number of episodes: `state.safetensors`
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,19 @@ from safetensors import safe_open
 
 from omg.components.files import (
     ShapeMismatchError,
+    check_leaves,
     checksum,
     fill_leaves,
     load_arrays,
     name_leaves,
     new_folder,
+    read_json,
     remove_leftovers,
     save_arrays,
     write_json,
 )
+from omg.components.headers import DamagedFileError, StoredArray, read_header
+from omg.envs.trust import check_bytes
 from omg.errors import UserError
 from omg.training.program import RunState
 
@@ -114,8 +117,10 @@ def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
     """
     for path in reversed(list_checkpoints(folder)):
         if _damage(path) is None:
+            stored = read_header(path / _STATE)
+            names = [name for name in stored if name.startswith(_LEARNER_PREFIX)]
+            check_bytes(path / _STATE, sum(stored[name].end - stored[name].begin for name in names))
             with safe_open(path / _STATE, framework="numpy") as file:
-                names = [name for name in file.keys() if name.startswith(_LEARNER_PREFIX)]  # noqa: SIM118
                 return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name)[index] for name in names}
     return None
 
@@ -123,9 +128,9 @@ def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
 def _damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        manifest = json.loads((path / _MANIFEST).read_text())
+        manifest = read_json(path / _MANIFEST)
         version, expected = manifest["format"], {name: manifest["files"][name] for name in (_STATE, _HOST)}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, DamagedFileError, KeyError, TypeError) as error:
         return f"{_MANIFEST} cannot be read: {type(error).__name__}"
     if version != _FORMAT:
         return f"{_MANIFEST} has format {version}, known is {_FORMAT}"
@@ -134,12 +139,23 @@ def _damage(path: Path) -> str | None:
             return f"{name} is missing"
         if checksum(path / name) != digest:
             return f"{name} does not match its checksum"
+    try:
+        read_header(path / _STATE)
+    except (OSError, DamagedFileError) as error:
+        return f"{_STATE}: {error}"
     return None
 
 
 def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunState, dict[str, Any]]:
-    arrays = load_arrays(path / _STATE)
     buffer = {leaf: shape for leaf, shape in name_leaves(template).items() if leaf.startswith(_BUFFER_PREFIX)}
+    try:
+        # Before anything is read: no file takes more memory than the state that it is for.
+        check_leaves(template, {**buffer, **_whole_rows(read_header(path / _STATE), buffer)})
+        arrays, host = load_arrays(path / _STATE), read_json(path / _HOST)
+    except ShapeMismatchError as error:
+        raise UserError(f"Checkpoint {path} does not fit this configuration: {error}.") from None
+    except (OSError, DamagedFileError) as error:
+        raise UserError(f"Checkpoint {path} cannot be read: {error}.") from None
     if not any(leaf in arrays for leaf in buffer):
         say("the checkpoint has no replay buffer (save_buffer=False): it fills anew, the run will not be the same")
         arrays["stored"] = np.zeros_like(arrays["stored"])
@@ -147,11 +163,17 @@ def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunSta
         rows = arrays.get(leaf, np.zeros((shape.shape[0], 0, *shape.shape[2:]), _numpy_type(shape.dtype)))
         missing = max(shape.shape[1] - rows.shape[1], 0)
         arrays[leaf] = np.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
-    try:
-        state = fill_leaves(template, arrays)
-    except ShapeMismatchError as error:
-        raise UserError(f"Checkpoint {path} does not fit this configuration: {error}.") from None
-    return jax.device_put(state), json.loads((path / _HOST).read_text())
+    return jax.device_put(fill_leaves(template, arrays)), host
+
+
+def _whole_rows(header: Mapping[str, StoredArray], buffer: Mapping[str, Any]) -> dict[str, StoredArray]:
+    """A header in which rows of the replay buffer that were left out count as if they were there."""
+    whole = dict(header)
+    for leaf, wanted in buffer.items():
+        shape = whole[leaf].shape if leaf in whole else ()
+        if len(shape) == len(wanted.shape) and shape[1] <= wanted.shape[1]:
+            whole[leaf] = whole[leaf]._replace(shape=(shape[0], wanted.shape[1], *shape[2:]))
+    return whole
 
 
 def _numpy_type(dtype: Any) -> Any:

@@ -14,7 +14,15 @@ from omg.controllers.scripted import battle, foraging, grid
 from omg.controllers.scripted.base import RandomPlayer, ScriptedPlayer
 from omg.errors import UserError, unknown_name
 
-__all__ = ["SCRIPTED", "RandomPlayer", "ScriptedEntry", "ScriptedPlayer", "build_scripted", "scripted_names"]
+__all__ = [
+    "SCRIPTED",
+    "RandomPlayer",
+    "ScriptedEntry",
+    "ScriptedPlayer",
+    "build_scripted",
+    "check_script",
+    "scripted_names",
+]
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,17 @@ def build_scripted(name: str, env: Any) -> ScriptedPlayer:
     Raises:
         UserError: there is no such script, or it does not play this game.
     """
+    check_script(name, env.spec.name)
+    return SCRIPTED[name].build(env)
+
+
+def check_script(name: str, env_name: str) -> None:
+    """Refuses a script that there is not, or that does not play the game `env_name`."""
     if name not in SCRIPTED:
         raise unknown_name("script", name, SCRIPTED)
-    game, entry = env.spec.name, SCRIPTED[name]
-    if entry.envs and game not in entry.envs:
+    entry = SCRIPTED[name]
+    if entry.envs and env_name not in entry.envs:
         raise UserError(
-            f"Script '{name}' plays {' and '.join(entry.envs)}, but the game is {game}. "
-            f"Allowed: {', '.join(scripted_names(game))}."
+            f"Script '{name}' plays {' and '.join(entry.envs)}, but the game is {env_name}. "
+            f"Allowed: {', '.join(scripted_names(env_name))}."
         )
-    return entry.build(env)

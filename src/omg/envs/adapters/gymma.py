@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostStep, Seen, load_module, shared_reward
-from omg.envs.base import EnvSpec
+from omg.envs.adapters.makers import is_known, made, maker_of, untold_values
+from omg.envs.base import EnvSpec, GameArgs
 from omg.errors import UserError
 
 INSTALL = "pip install 'omg-marl[envs]'"
@@ -22,11 +23,10 @@ _PACKAGES = {"Foraging": "lbforaging", "rware": "rware"}
 """Beginning of a registered name -> the package that registers it."""
 
 
-class SharedArgs(BaseModel):
+class SharedArgs(GameArgs):
     """What the adapters of foreign games have in common."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+    key: str = Field(description="name of the game")
     kwargs: dict[str, Any] = Field({}, description="further arguments of the game, e.g. env_args.kwargs.sight=2")
     common_reward: bool = Field(False, description="one team reward instead of one per seat")
     reward_scalarisation: Literal["sum", "mean"] = Field(
@@ -37,6 +37,17 @@ class SharedArgs(BaseModel):
     )
     metrics: tuple[str, ...] = Field((), description="names in the game's info whose last value is logged")
 
+    @property
+    def module(self) -> str:
+        """The module that building the game imports."""
+        raise NotImplementedError
+
+    def doubt(self) -> str | None:
+        """See `GameArgs`: a game of a package that is none of the known ones, or arguments beyond a game's rules."""
+        if not is_known(self.module):
+            return f"env_args.key={self.key!r}, a game that is not on the list of known packages"
+        return next((f"env_args.kwargs.{where}" for where in untold_values(self.kwargs)), None)
+
 
 class GymmaArgs(SharedArgs):
     """`env_args` of `gymma`."""
@@ -44,7 +55,20 @@ class GymmaArgs(SharedArgs):
     key: str = Field(
         "lbforaging:Foraging-8x8-2p-3f-v3", description="Gymnasium's name of the game, or module:class of your own"
     )
-    time_limit: int = Field(50, ge=1, description="steps until an episode is cut")
+    time_limit: int = Field(50, ge=1, le=100_000, description="steps until an episode is cut")
+
+    @property
+    def module(self) -> str:
+        """See `SharedArgs`; empty for a game that Gymnasium itself must know."""
+        module, _, name = self.key.rpartition(":")
+        return module or _package_of(name)
+
+    def doubt(self) -> str | None:
+        """See `SharedArgs`; Gymnasium knows other games under other names, whatever module is imported first."""
+        name = self.key.rpartition(":")[2]
+        if self.module != _package_of(name):
+            return f"env_args.key={self.key!r}, a game that is not on the list of known packages"
+        return super().doubt()
 
 
 class GymmaEnv(HostEnv):
@@ -142,6 +166,11 @@ def scenario_name(key: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in last) or "game"
 
 
+def _package_of(name: str) -> str:
+    """The package that registers a game with Gymnasium; empty if nobody knows."""
+    return next((package for begin, package in _PACKAGES.items() if name.startswith(begin)), "")
+
+
 def _make(args: GymmaArgs) -> Any:
     try:
         import gymnasium
@@ -149,16 +178,19 @@ def _make(args: GymmaArgs) -> Any:
         raise UserError(
             f"env=gymma needs the package gymnasium, which is not installed. Install it with: {INSTALL}"
         ) from error
-    module, _, name = args.key.rpartition(":")
-    if not module:
-        module = next((package for begin, package in _PACKAGES.items() if name.startswith(begin)), "")
+    module, name = args.module, args.key.rpartition(":")[2]
     if module:
         install = INSTALL if module == "lbforaging" else f"pip install {module}" if module == "rware" else ""
         found = load_module("env_args.key", args.key, module, install)
-        if callable(getattr(found, name, None)):
-            return getattr(found, name)(**args.kwargs)
-    try:
-        return gymnasium.make(name, disable_env_checker=True, max_episode_steps=args.time_limit, **args.kwargs)
-    except gymnasium.error.Error as error:
-        # Gymnasium's own words: they name the nearest registered games.
-        raise UserError(f"env_args.key: got '{args.key}'. {' '.join(str(error).split())}") from error
+        if hasattr(found, name):
+            maker = maker_of("env_args.key", args.key, found, name)
+            return made("env_args.key", args.key, lambda: maker(**args.kwargs))
+
+    def registered() -> Any:
+        try:
+            return gymnasium.make(name, disable_env_checker=True, max_episode_steps=args.time_limit, **args.kwargs)
+        except gymnasium.error.Error as error:
+            # Gymnasium's own words: they name the nearest registered games.
+            raise UserError(f"env_args.key: got '{args.key}'. {' '.join(str(error).split())}") from error
+
+    return made("env_args.key", args.key, registered)

@@ -118,7 +118,10 @@ def load_module(option: str, given: str, module: str, install: str) -> ModuleTyp
     """
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except Exception as error:  # Importing runs the module, which may fail in any way.
+        if not isinstance(error, ImportError):
+            said = " ".join(str(error).split())[:500]
+            raise UserError(f"{option}: got '{given}', but '{module}' fails when imported: {said}") from error
         missing = error.name or module
         hint = f" Install it with: {install}" if install else " Is its folder on PYTHONPATH?"
         raise UserError(f"{option}: got '{given}', but '{missing}' cannot be imported.{hint}") from error

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from omg.envs.adapters.gymma import INSTALL, SharedArgs, scenario_name
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostStep, Seen, load_module, shared_reward
+from omg.envs.adapters.makers import made, maker_of
 from omg.envs.base import EnvSpec
 from omg.errors import UserError
 
@@ -23,7 +24,12 @@ class PettingZooArgs(SharedArgs):
     key: str = Field(
         "mpe2.simple_spread_v3", description="module with parallel_env(), or module:function that makes the game"
     )
-    time_limit: int = Field(25, ge=1, description="steps until an episode is cut")
+    time_limit: int = Field(25, ge=1, le=100_000, description="steps until an episode is cut")
+
+    @property
+    def module(self) -> str:
+        """See `SharedArgs`."""
+        return self.key.partition(":")[0]
 
 
 class ParallelZooEnv(HostEnv):
@@ -39,15 +45,15 @@ class ParallelZooEnv(HostEnv):
     def open(self) -> ParallelZooGame:
         """One more game."""
         key = self.args.key
-        module, _, name = key.partition(":")
+        module, name = self.args.module, key.partition(":")[2] or "parallel_env"
         found = load_module("env_args.key", key, module, _install(module))
-        make = getattr(found, name or "parallel_env", None)
-        if not callable(make):
+        if not hasattr(found, name):
             raise UserError(
-                f"env_args.key: got '{key}', but '{module}' has no function {name or 'parallel_env'}(). Allowed: a "
-                f"module with parallel_env(), or module:function."
+                f"env_args.key: got '{key}', but '{module}' has no function {name}(). Allowed: a module with "
+                f"parallel_env(), or module:function."
             )
-        return ParallelZooGame(make(**self.args.kwargs), self.args)
+        maker = maker_of("env_args.key", key, found, name)
+        return ParallelZooGame(made("env_args.key", key, lambda: maker(**self.args.kwargs)), self.args)
 
 
 class ParallelZooGame:

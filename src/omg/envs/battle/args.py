@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from omg.envs.base import GameArgs
 from omg.envs.battle.maps import MAPS
 from omg.errors import UserError, unknown_name
 
 
-class BattleArgs(BaseModel):
+class BattleArgs(GameArgs):
     """`env_args` of `sc2`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     map_name: str = Field("8m", description="one of SMAC's 23 maps")
     backend: Literal["auto", "sim", "starcraft"] = Field(
@@ -22,7 +21,9 @@ class BattleArgs(BaseModel):
     start: Literal["standard", "random"] = Field(
         "standard", description="two facing blocks, or surrounded/reflected starts as in SMACv2"
     )
-    episode_limit: int | None = Field(None, ge=1, description="steps until an episode is cut; the map's own if empty")
+    episode_limit: int | None = Field(
+        None, ge=1, le=100_000, description="steps until an episode is cut; the map's own if empty"
+    )
     step_mul: int = Field(8, ge=1, le=64, description="game ticks per step")
     move_amount: float = Field(2.0, gt=0, description="how far a move order reaches, in cells")
     obs_all_health: bool = Field(True, description="the health of visible units is observed")
@@ -60,6 +61,10 @@ class BattleArgs(BaseModel):
         if isinstance(values, dict) and isinstance(values.get("difficulty"), int):
             values = {**values, "difficulty": str(values["difficulty"])}
         return values
+
+    def doubt(self) -> str | None:
+        """See `GameArgs`: the real game writes to this folder."""
+        return f"env_args.replay_dir={self.replay_dir!r}, a folder that is written to" if self.replay_dir else None
 
     def check(self) -> None:
         """Refuses what the simulator cannot honour, with the option's name."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from omg.envs.base import GameArgs
 from omg.envs.grid.bits import Board
 from omg.errors import UserError
 
@@ -13,10 +14,8 @@ SMALLEST, LARGEST = 3, 16
 """Of height and width: every obstacle of three cells fits, and the number of a cell fits into a byte."""
 
 
-class GridArgs(BaseModel):
+class GridArgs(GameArgs):
     """`env_args` of every game on a board."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     size: int = Field(8, ge=SMALLEST, le=LARGEST, description="height and width of the field in cells")
     height: int | None = Field(None, ge=SMALLEST, le=LARGEST, description="height of the field; empty: size")

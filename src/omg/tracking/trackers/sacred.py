@@ -79,7 +79,7 @@ def check_unused(config: Config) -> None:
 
 def build(folder: RunFolder, config: Config) -> Mapping[str, SacredTracker]:
     """See `TrackerKind.build`: a tracker for each observer."""
-    results = Path(config.local_results_path)
+    results = folder.path.parent  # Not local_results_path: a run that was moved writes nothing where it came from.
 
     def files() -> Any:
         return _observers_module().FileStorageObserver(results / FILES)

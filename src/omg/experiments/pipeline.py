@@ -137,8 +137,8 @@ def run_pipeline(
         checked.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
+    ledger = Ledger(checked.folder, say)
     with RunFolder(checked.folder).lock():
-        ledger = Ledger(checked.folder, say)
         pipeline = _Pipeline(checked, shown, ledger, screen, quiet, jobs)
         parts = pipeline.parts()
         _require_earlier(parts, ledger, start or only)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omg.errors import UserError
+from omg.names import LONGEST_FILE, file_name
 
 _LOOK = 0.2
 """Seconds between looks at the processes."""
@@ -81,7 +82,7 @@ def run_jobs(
     try:
         while True:
             while len(running) < jobs and (job := next_job()) is not None:
-                log = logs / f"{job.label.replace(' ', '-')}.log"
+                log = logs / f"{file_name('job', job.label.replace(' ', '-'), LONGEST_FILE)}.log"
                 running[job.label] = _Running(_start(job, log), log, time.perf_counter())
                 say(f"{job.label}: running, see {log}")
             if not running:

@@ -11,6 +11,7 @@ import numpy as np
 
 from omg.components.files import checksum, load_arrays, name_leaves, new_folder, save_arrays, write_json
 from omg.errors import UserError
+from omg.names import inside
 
 WEIGHTS = "weights.safetensors"
 _FORMAT = 1
@@ -55,7 +56,7 @@ def read_bundle(folder: Path, card_file: str, build: Callable[..., Card]) -> tup
     Raises:
         UserError: the card or the weights are damaged, or of another format.
     """
-    path = folder / card_file
+    path = inside(folder, folder / card_file)
     try:
         stored = json.loads(path.read_text())
         version, digest = stored.pop("format"), stored.pop("sha256")
@@ -64,7 +65,7 @@ def read_bundle(folder: Path, card_file: str, build: Callable[..., Card]) -> tup
         raise UserError(f"{path} is damaged: {type(error).__name__}: {error}.") from None
     if version != _FORMAT:
         raise UserError(f"{path} has format {version!r}; this version of omg reads format {_FORMAT}.")
-    weights = folder / WEIGHTS
+    weights = inside(folder, folder / WEIGHTS)
     if not weights.is_file() or checksum(weights) != digest:
         raise UserError(f"{weights} is damaged: its checksum does not match {card_file}.")
     return card, load_arrays(weights)

@@ -20,6 +20,7 @@ from omg.components.files import checksum, new_folder, whole_folder
 from omg.controllers.scripted import ScriptedPlayer, build_scripted
 from omg.envs import EnvSpec, make_env
 from omg.errors import UserError, unknown_name
+from omg.names import check_links, file_name, inside
 from omg.pools.agents import CARD, Agent, find_agent, load_agent
 from omg.pools.bundles import WEIGHTS
 from omg.pools.members import (
@@ -144,7 +145,7 @@ class Pool:
 
     def folder(self, name: str) -> Path:
         """The agent folder of a learned member."""
-        return whole_folder(self.path / MEMBERS / name)
+        return inside(self.path, whole_folder(self.path / MEMBERS / file_name("member", name)))
 
     def load(self, name: str) -> Agent | ScriptedPlayer:
         """A member, ready to play: an `Agent`, or a scripted player built for the pool's game.
@@ -186,6 +187,7 @@ class Pool:
             UserError: the agent is damaged or does not fit the pool, or somebody in the pool is too much like it.
         """
         folder = find_agent(Path(agent))
+        check_links(folder)
         loaded = load_agent(folder)
         loaded.check_untold()
         digest = checksum(folder / WEIGHTS)
@@ -206,7 +208,7 @@ class Pool:
         )
 
         def copy() -> None:
-            with new_folder(self.path / MEMBERS / member.name) as staging:
+            with new_folder(inside(self.path, self.path / MEMBERS / member.name)) as staging:
                 shutil.copytree(folder, staging, dirs_exist_ok=True)
                 _bring_to_disk(staging)
                 if checksum(staging / WEIGHTS) != digest:
@@ -256,6 +258,7 @@ class Pool:
     def _check_folder(self, member: Member) -> None:
         """Refuses a member whose files are gone or are not those that were added."""
         folder = self.folder(member.name)
+        check_links(folder)
         if not folder.is_dir():
             raise UserError(f"{self.path}: the folder of the member '{member.name}' is gone ({folder}).")
         weights = folder / WEIGHTS
@@ -285,7 +288,7 @@ class Pool:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Waits for the pool's lock; the system lets go of it however the process ends."""
-    with (path / ".lock").open("w") as file:
+    with inside(path, path / ".lock").open("w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

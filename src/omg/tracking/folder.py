@@ -18,6 +18,7 @@ import yaml
 from omg.components.files import write_json, write_text
 from omg.config import Config, parse_config, read_yaml, write_yaml
 from omg.errors import UserError
+from omg.names import LONGEST_FILE, check_links, file_name
 from omg.tracking.table import Table, read_metrics
 from omg.training.device import chosen_device
 
@@ -53,6 +54,7 @@ class RunFolder:
         seeds = f"seed{config.seed}" if config.seeds == 1 else f"seeds{config.seed}-{last}"
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         stem = f"{config.name}_{config.env}_{scenario}_{seeds}_{stamp}"
+        file_name(f"name, env and scenario ({config.name}, {config.env}, {scenario})", stem, LONGEST_FILE)
         for attempt in range(1000):
             path = root / (stem if attempt == 0 else f"{stem}_{attempt}")
             try:
@@ -69,7 +71,12 @@ class RunFolder:
 
     @staticmethod
     def open(path: Path) -> RunFolder:
-        """An existing run's folder."""
+        """An existing run's folder.
+
+        Raises:
+            UserError: there is none, or it has links that lead out of it.
+        """
+        check_links(path)
         folder = RunFolder(path)
         if not folder.config_file.is_file():
             reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
@@ -88,7 +95,7 @@ class RunFolder:
 
     def agent(self, seed: int, which: str) -> Path:
         """Folder of the `best` or `last` agent of a seed."""
-        return self.path / "agents" / f"seed_{seed}" / which
+        return self.path / "agents" / f"seed_{seed}" / file_name("which", which)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -81,6 +81,22 @@ def check_links(folder: Path) -> None:
                 inside(folder, path)
 
 
+def cell(value: object) -> object:
+    """A value as a cell of a CSV file: a spreadsheet must not take a text for a formula, so such a text gets a `'`."""
+    if not isinstance(value, str):
+        return value
+    text = inert(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def inert(text: str, *, lines: bool = False) -> str:
     r"""A text as it may be shown: characters that steer a terminal or turn the line are written as `\x1b`, `\u202e`.
 

@@ -46,6 +46,7 @@ from omg.experiments.results import (
 from omg.experiments.runs import finish, is_over
 from omg.experiments.self_play import self_play_part, self_play_table_rows
 from omg.experiments.stages import STAGES, Ledger, Part, with_pool
+from omg.names import inert
 from omg.pools import PRIOR_FOLDER, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -131,7 +132,7 @@ def run_pipeline(
     screen = Console(quiet=True) if quiet else console or Console()
 
     def say(message: str) -> None:
-        screen.print(message, markup=False, highlight=False, soft_wrap=True)
+        screen.print(inert(message), markup=False, highlight=False, soft_wrap=True)
 
     try:
         checked.folder.mkdir(parents=True, exist_ok=True)

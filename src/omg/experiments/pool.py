@@ -25,7 +25,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
-from omg.names import check_links
+from omg.names import check_links, inert
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, load_agent
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
@@ -313,4 +313,4 @@ def _report(member: Member, screen: Console) -> None:
 
 
 def _say(screen: Console, message: str) -> None:
-    screen.print(message, highlight=False, markup=False, soft_wrap=True)
+    screen.print(inert(message), highlight=False, markup=False, soft_wrap=True)

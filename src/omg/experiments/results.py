@@ -16,7 +16,7 @@ from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.experiments.inference import offset_rows
 from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
-from omg.names import file_name
+from omg.names import cell, file_name
 from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
@@ -46,7 +46,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: cell(value) for key, value in row.items()} for row in rows)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text.getvalue())

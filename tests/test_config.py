@@ -198,7 +198,7 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
         ("batch_size", 1.5, "batch_size: got 1.5 (a number); expected a whole number >= 1. Episodes"),
         ("save_model", 1, "save_model: got 1 (a whole number); expected True or False. Write checkpoints."),
         ("keep_checkpoints", 1, "keep_checkpoints: got 1 (a whole number); expected a whole number >= 2."),
-        ("name", "../up", "name: got '../up' (text); expected text of letters, digits and . + - _."),
+        ("name", "../up", "name: got '../up'; allowed: letters, digits and . + - _."),
         ("name", 3, "name: got 3 (a whole number); expected text."),
         ("env_args", 3, "env_args: got 3 (a whole number); expected a mapping."),
         ("mixer", "qmx", "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),

@@ -129,7 +129,7 @@ def test_one_game_and_one_kind_of_input(pool: Pool, tmp_path: Path):
 
 def test_names_are_checked(pool: Pool, tmp_path: Path):
     source = agent(tmp_path / "agent")
-    assert "got the member name '../out'" in refusal(lambda: pool.add(source, "training", name="../out"))
+    assert "member name: got '../out'" in refusal(lambda: pool.add(source, "training", name="../out"))
     assert refusal(lambda: pool.add(source, "held-out")).startswith("Unknown set 'held-out'. Did you mean 'heldout'?")
     assert "plays sc2, but the game is foraging" in refusal(lambda: pool.add_scripted("stand", "training"))
     assert "Unknown script 'nearest'" in refusal(lambda: pool.add_scripted("nearest", "training"))
@@ -158,7 +158,7 @@ def test_what_is_no_pool_is_said_so(pool: Pool, tmp_path: Path):
         (lambda stored: stored.pop("spec"), "pool.json is damaged: spec: "),
         (lambda stored: stored["members"][0].pop("seed"), "pool.json is damaged: members.0.seed: "),
         (lambda stored: stored["members"][0].update(set="test"), "pool.json is damaged: members.0.set: got 'test'."),
-        (lambda stored: stored["members"][0].update(name="../x"), "got the member name '../x'"),
+        (lambda stored: stored["members"][0].update(name="../x"), "member name: got '../x'"),
         (
             lambda stored: stored["members"][0].update(sha256=None),
             "'iql_s1' is learned, so its entry needs seed, sha256",

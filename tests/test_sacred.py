@@ -15,21 +15,18 @@ import omg.tracking.trackers.sacred as sacred_tracker
 from omg import api
 from omg.cli import main
 from omg.config import Config, resolve
-from omg.envs import EnvSpec
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter, check_trackers
 from omg.tracking.trackers import chosen_trackers
 from omg.tracking.trackers.base import TrackerGroup
 from omg.training.summary import Row
-from tiny import tiny_config
-
-GAME = EnvSpec("foraging", "4x4", n_agents=2, n_actions=6, obs_dim=9, state_dim=18, episode_limit=8)
+from tiny import SPEC, tiny_config
 
 NO_DATABASE = "mongodb://somebody:secret@127.0.0.1:1/?serverSelectionTimeoutMS=50"
 
 
 def begun(config: Config) -> tuple[RunFolder, RunReporter, io.StringIO]:
-    folder = RunFolder.create(config, GAME)
+    folder = RunFolder.create(config, SPEC)
     screen = io.StringIO()
     return folder, RunReporter(folder, config, Console(file=screen, width=500)), screen
 

@@ -11,20 +11,17 @@ import pytest
 from rich.console import Console
 from tensorboardX.proto.event_pb2 import Event
 
-from omg.envs import EnvSpec
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter, Table
 from omg.tracking.table import read_metrics
 from omg.training.loop import Speed
 from omg.training.summary import Row
-from tiny import tiny_config
-
-GAME = EnvSpec("foraging", "4x4", n_agents=2, n_actions=6, obs_dim=9, state_dim=18, episode_limit=8)
+from tiny import SPEC, tiny_config
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    return RunFolder.create(tiny_config(tmp_path, use_tensorboard=True), GAME)
+    return RunFolder.create(tiny_config(tmp_path, use_tensorboard=True), SPEC)
 
 
 def reporter(folder: RunFolder, width: int = 40) -> tuple[RunReporter, io.StringIO]:
@@ -40,7 +37,7 @@ def rows(*t_envs: int, seed: int = 1) -> list[Row]:
 
 
 def test_folders_of_the_same_second_do_not_meet(tmp_path: Path):
-    folders = [RunFolder.create(tiny_config(tmp_path, seed=2, seeds=3), GAME) for _ in range(3)]
+    folders = [RunFolder.create(tiny_config(tmp_path, seed=2, seeds=3), SPEC) for _ in range(3)]
     assert len({folder.path for folder in folders}) == 3
     for folder in folders:
         assert folder.path.name.startswith("iql_foraging_4x4_seeds2-4_20")
@@ -51,7 +48,7 @@ def test_folders_of_the_same_second_do_not_meet(tmp_path: Path):
 def test_results_go_where_they_can_be_written(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"local_results_path: cannot write to '.*file': Not a directory"):
-        RunFolder.create(tiny_config(tmp_path / "file"), GAME)
+        RunFolder.create(tiny_config(tmp_path / "file"), SPEC)
 
 
 def test_status(folder: RunFolder):

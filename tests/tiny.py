@@ -18,10 +18,12 @@ from safetensors.numpy import load_file
 
 from omg.config import Config, adjust, resolve
 from omg.controllers import build_mac
-from omg.envs import make_env
+from omg.envs import EnvSpec, make_env
 from omg.pools import AgentCard, Pool, save_agent
 
 GAME: dict[str, Any] = {"rows": 4, "cols": 4, "players": 2, "max_food": 1, "max_player_level": 2, "episode_limit": 8}
+SPEC = EnvSpec("foraging", "4x4", n_agents=2, n_actions=6, obs_dim=9, state_dim=18, episode_limit=8)
+"""Its sizes, under a shorter name."""
 SETTINGS: dict[str, Any] = {
     "t_max": 1000,
     "test_interval": 100,

@@ -14,6 +14,7 @@ import typer
 
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.errors import UserError, unknown_name
+from omg.names import inert
 
 __all__ = ["app", "command_names", "main"]
 
@@ -99,5 +100,5 @@ def _usage_message(error: Any) -> str:
 
 
 def _refuse(message: str) -> int:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    print("error: " + inert(" ".join(message.split())), file=sys.stderr)
     return 2

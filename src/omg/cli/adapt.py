@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from omg.cli.lists import TrustOption
-from omg.cli.tables import print_table
+from omg.cli.tables import print_lines, print_table, progress
 from omg.errors import UserError
 
 _MOST_CO_PLAYERS = 8
@@ -59,8 +58,7 @@ def adapt(
     from omg.experiments import adaptation
 
     scripts = [name.strip() for text in players or () for name in text.split(",") if name.strip()]
-    console = Console(soft_wrap=True)
-    with console.status("loading") as status:
+    with progress("loading") as say:
         found = adaptation.adapt(
             named,
             pool=pool,
@@ -73,11 +71,11 @@ def adapt(
             which=which,
             best_response=best_response or (),
             best_response_steps=train_best_response,
-            say=status.update,
+            say=say,
         )
         table, summary, figure = adaptation.write_adaptation(output, found.rows)
     print_adaptation(f"First {episodes} episodes", found.summary)
-    console.print(f"Tables: {table}, {summary}\nFigure: {figure}", markup=False, highlight=False)
+    print_lines(f"Tables: {table}, {summary}", f"Figure: {figure}")
 
 
 def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
@@ -138,4 +136,4 @@ def print_adaptation(title: str, summary: Sequence[Mapping[str, Any]], names: Ma
     print_table(f"{title}: all {len(columns) - 1} co-players", head, lines)
     if 1 < len(columns) - 1 <= _MOST_CO_PLAYERS:
         print_table("Own reward with each co-player", columns, single)
-    Console(soft_wrap=True).print(scale_words(summary), markup=False, highlight=False)
+    print_lines(scale_words(summary))

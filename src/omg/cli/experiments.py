@@ -12,7 +12,7 @@ from rich.console import Console
 from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import PartsOption, share_gpu
 from omg.cli.lists import TrustOption, read_words
-from omg.cli.tables import print_table, with_interval
+from omg.cli.tables import print_lines, print_table, progress, with_interval
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def print_verdict(result: PipelineResult) -> None:
     from omg.report.verdict import answers
     from omg.report.words import agent_name, group_name, metric_words
 
-    console = Console(soft_wrap=True)
     times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items() if seconds)
     if result.report is not None:
         words, names = metric_words(result.checked.metric), result.checked.plan.report.names
@@ -98,13 +97,13 @@ def print_verdict(result: PipelineResult) -> None:
         if result.self_play:
             print_table("Self-play", *self_play_table(result.self_play, names))
         for answer in answers(result.comparison, names):
-            console.print(f"{answer.word}: {answer.headline}", markup=False, highlight=False)
+            print_lines(f"{answer.word}: {answer.headline}")
         if result.adaptation:
             print_adaptation("First episodes with new co-players", result.adaptation, names)
     lines = [f"Wall time: {times or '0 s'}", f"Folder: {result.folder}"]
     if result.report is not None:
         lines.append(f"Report: {result.report}")
-    console.print("\n".join(lines), markup=False, highlight=False)
+    print_lines(*lines)
 
 
 def crossplay(
@@ -138,16 +137,15 @@ def crossplay(
         raise unknown_name("metric", chosen, known)
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
-    console = Console(soft_wrap=True)
-    with console.status("cross-play") as status:
-        table = cross_play_pool(pool, pool_set=set_name, episodes=episodes, seed=seed, say=status.update)
+    with progress("cross-play") as say:
+        table = cross_play_pool(pool, pool_set=set_name, episodes=episodes, seed=seed, say=say)
         rows = [{**row, "team": row["mate"]} for row in table.where(metric=chosen)]
         output.mkdir(parents=True, exist_ok=True)
         table.write_csv(output / "crossplay.csv")
         figure = plot_cross_play(rows, output / "crossplay.png", metric=chosen)
     algorithms = {member.name: member.algorithm for member in opened.members(set_name)}
     _print_matrix(f"{opened.where}: {chosen}, row's player among column's players", rows, algorithms)
-    console.print(f"Table: {output / 'crossplay.csv'}\nFigure: {figure}", markup=False, highlight=False)
+    print_lines(f"Table: {output / 'crossplay.csv'}", f"Figure: {figure}")
 
 
 def _print_matrix(title: str, rows: Sequence[Mapping[str, Any]], algorithms: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.tables import print_table
+from omg.names import inert
 
 if TYPE_CHECKING:
     from omg.config.layers import Resolved
@@ -103,7 +104,8 @@ def config(
             "train_alg": resolved.config.train_alg,
             "members": {name: member.model_dump() for name, member in resolved.members.items()},
         }
-    Console(soft_wrap=True, highlight=False, markup=False).print(write_yaml(values), end="")
+    text = inert(write_yaml(values), lines=True)
+    Console(soft_wrap=True, highlight=False, markup=False).print(text, end="")
 
 
 def read_words(config_name: str | None, env_config: str | None, words: list[str]) -> CommandLine:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from omg.cli.tables import print_lines
 
 
 def plot(
@@ -27,4 +28,4 @@ def plot(
     from omg.report import plot_curves, run_tables
 
     path = plot_curves(run_tables(runs), metric, output, band="interval" if interval else "range", title=title)
-    Console(soft_wrap=True).print(f"Figure: {path}", markup=False, highlight=False)
+    print_lines(f"Figure: {path}")

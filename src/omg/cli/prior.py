@@ -10,7 +10,7 @@ from rich.console import Console
 
 from omg.cli.lists import TrustOption, read_words
 from omg.cli.runs import final_tests
-from omg.cli.tables import print_table, shown
+from omg.cli.tables import print_lines, print_table, shown
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def pretrain(
     config = folder.config()
     _print_measures(run, config.subgoal_dim)
     where = (f"Prior: {pool / PRIOR_FOLDER}", f"and {folder.agent(config.seed, 'last')}", f"Run folder: {run.folder}")
-    Console(soft_wrap=True).print("\n".join(where), markup=False, highlight=False)
+    print_lines(*where)
     if run.status == "interrupted":
         raise typer.Exit(130)
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, read_words
-from omg.cli.tables import Row, print_rows, print_table, with_interval
+from omg.cli.tables import Row, print_lines, print_rows, print_table, progress, with_interval
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def _evaluate_with_pool(
         if name not in known:
             raise unknown_name(f"group (--group) of a game with {opened.spec.n_agents} seats:", name, known)
     labels = run_labels(runs)
-    console = Console(soft_wrap=True)
-    with console.status("loading") as status:
+    with progress("loading") as say:
         table = evaluate_runs(
             labels,
             pool,
@@ -135,7 +134,7 @@ def _evaluate_with_pool(
             episodes=episodes,
             seed=seed,
             which=which,
-            say=status.update,
+            say=say,
         )
     _print_scores(
         f"{opened.where}, set {set_name}, {episodes} episodes per team",
@@ -190,7 +189,7 @@ def _print_run(run: Run) -> None:
     rows = final_tests(run.metrics)
     if rows:
         print_table("Last test", ("metric", "t_env", "mean over seeds", "lowest", "highest"), rows)
-    Console(soft_wrap=True).print(f"Run folder: {run.folder}", markup=False, highlight=False)
+    print_lines(f"Run folder: {run.folder}")
     if run.status == "interrupted":
         raise typer.Exit(130)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich import box
@@ -11,20 +12,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from omg.names import inert
+
 Row = Mapping[str, Any]
 
 
 def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[Any]]) -> None:
     """Prints groups of rows under a title; numbers stand to the right, long texts wrap."""
     rows = [row for group in groups for row in group]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    # Text, not str: square brackets in names and values are not markup.
+    table = Table(title=_text(title, "table.title"), title_justify="left", box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
-        table.add_column(column, justify="right" if numeric and rows else "left", overflow="fold")
+        table.add_column(_text(column), justify="right" if numeric and rows else "left", overflow="fold")
     for group in groups:
         for row in group:
-            # Text, not str: square brackets in values are not markup.
-            table.add_row(*(Text(shown(value)) for value in row))
+            table.add_row(*(_text(shown(value)) for value in row))
         table.add_section()
     Console().print(table)
 
@@ -36,9 +39,26 @@ def print_rows(title: str, rows: Iterable[Row]) -> None:
     print_table(title, columns, [[row.get(column, "") for column in columns] for row in rows])
 
 
+def print_lines(*lines: object) -> None:
+    """Prints lines as they are, however long: nothing in them is markup or steers the terminal."""
+    text = "\n".join(inert(str(line)) for line in lines)
+    Console(soft_wrap=True).print(text, markup=False, highlight=False)
+
+
+@contextmanager
+def progress(first: str) -> Iterator[Callable[[str], None]]:
+    """Shows what is being done while the block runs; gives the function that says what that is now."""
+    with Console(soft_wrap=True).status(first) as status:
+        yield lambda message: status.update(_text(message))
+
+
 def with_interval(value: str, write: Callable[[float], str], low: float, high: float) -> str:
     """A value and its interval as a person reads them: `0.56 [0.52, 0.61]`; the value alone where there is none."""
     return value if math.isnan(low) or math.isnan(high) else f"{value} [{write(low)}, {write(high)}]"
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(inert(text), style)
 
 
 def shown(value: Any) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from omg.cli.tables import print_rows
+from omg.cli.tables import print_lines, print_rows, progress
 
 
 def toy(
@@ -34,10 +33,9 @@ def toy(
     assert isinstance(args, ToyGridArgs)
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
-    console = Console(soft_wrap=True)
-    with console.status("toy grid") as status:
-        table = toy_experiment(args, seeds=seeds, episodes=episodes, seed=seed, progress=status.update)
+    with progress("toy grid") as say:
+        table = toy_experiment(args, seeds=seeds, episodes=episodes, seed=seed, progress=say)
         paths = write_results(table, args, output)
     print_rows("Games until greedy play earns 90 % of the best return, medians over seeds", speed_rows(table, args))
     print_rows("Share of the entries within 10 % of exact, in %, s = both cells", formed_rows(table))
-    console.print(f"Table: {paths['table']}\nFigure: {paths['figure']}", markup=False, highlight=False)
+    print_lines(f"Table: {paths['table']}", f"Figure: {paths['figure']}")

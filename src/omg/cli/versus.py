@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from omg.cli.lists import EnvConfigOption, TrustOption, read_words
-from omg.cli.tables import print_table, with_interval
+from omg.cli.tables import print_lines, print_table, progress, with_interval
 from omg.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -52,8 +51,7 @@ def versus(
     from omg.experiments.versus import play_versus
     from omg.report.figures import plot_cross_play
 
-    console = Console(soft_wrap=True)
-    with console.status("loading") as status:
+    with progress("loading") as say:
         played = play_versus(
             left,
             right,
@@ -62,14 +60,14 @@ def versus(
             episodes=episodes,
             seed=seed,
             env_args=env_args,
-            say=status.update,
+            say=say,
         )
         output.mkdir(parents=True, exist_ok=True)
         played.table.write_csv(output / "versus.csv")
         cells = [{**row, "agent": row["left"], "team": row["right"]} for row in played.table.where(metric="won")]
         figure = plot_cross_play(cells, output / "versus.png", metric="battle_won", labels=("left", "right"))
     _print_results(played)
-    console.print(f"Table: {output / 'versus.csv'}\nFigure: {figure}", markup=False, highlight=False)
+    print_lines(f"Table: {output / 'versus.csv'}", f"Figure: {figure}")
 
 
 def _game_options(env_config: str | None, words: Sequence[str]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically."""
     staging = path.with_name(_WRITING + path.name)
     try:
+        if staging.is_symlink():  # Written through, it would change a file elsewhere.
+            staging.unlink()
         with staging.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -57,8 +59,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     if old.exists() and not path.exists():
         os.replace(old, path)
     for leftover in (staging, old):
-        if leftover.exists():
-            shutil.rmtree(leftover)
+        _remove(leftover)
     staging.mkdir()
     try:
         yield staging
@@ -71,8 +72,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         if old.exists() and not path.exists():
             os.replace(old, path)
         for leftover in (staging, old):
-            if leftover.exists():
-                shutil.rmtree(leftover)
+            _remove(leftover)
 
 
 def whole_folder(path: Path) -> Path:
@@ -85,10 +85,15 @@ def remove_leftovers(folder: Path) -> None:
     """Deletes what killed processes have left in `folder` of files and folders they were writing."""
     for prefix in (_WRITING, _OLD):
         for path in folder.glob(f"{prefix}*"):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Deletes a file, a folder or a link itself, never what a link leads to; nothing if there is nothing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync_folder(path: Path) -> None:

@@ -142,6 +142,8 @@ def member_config(config: Config, algorithm: str) -> Config:
     """The configuration of another algorithm of a team: that of the learning one, with the other's own settings."""
     if algorithm == config.train_alg:
         return config
+    if config.train_alg not in algorithm_names():
+        raise unknown_name("algorithm (train_alg)", str(config.train_alg), algorithm_names())
     values = config.model_dump()
     own = _read(f"algs/{config.train_alg}.yaml")
     values |= {key: _read("default.yaml")[key] for key in own} | dict(_read(f"algs/{algorithm}.yaml"))

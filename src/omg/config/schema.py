@@ -74,9 +74,8 @@ def parse_config(values: Mapping[str, Any]) -> Config:
         first = error.errors()[0]
         key = str(first["loc"][0])
         field = Config.model_fields[key]
-        reason = " of letters, digits and . + - _" if first["type"] == "string_pattern_mismatch" else ""
         raise UserError(
-            f"{key}: got {_shown(first['input'])}; expected {describe_field(field)}{reason}. {field.description}."
+            f"{key}: got {_shown(first['input'])}; expected {describe_field(field)}. {field.description}."
         ) from None
 
 

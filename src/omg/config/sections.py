@@ -17,6 +17,7 @@ from omg.modules.agents import AGENTS
 from omg.modules.critics import CRITICS
 from omg.modules.mixers import MIXERS
 from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
+from omg.names import file_name
 
 NAMES: dict[str, Collection[str]] = {
     "agent": AGENTS,
@@ -113,7 +114,12 @@ def _known_names(value: Any, info: ValidationInfo) -> Any:
     return names
 
 
+def _file_name(value: Any, info: ValidationInfo) -> Any:
+    return file_name(str(info.field_name), value) if isinstance(value, str) else value
+
+
 Whole = Annotated[int, BeforeValidator(_whole)]
+FileName = Annotated[str, BeforeValidator(_file_name)]
 Real = Annotated[float, BeforeValidator(_real)]
 Name = Annotated[str, BeforeValidator(_known_name)]
 OptionalName = Annotated[str | None, BeforeValidator(_known_name_or_none)]
@@ -129,9 +135,8 @@ class Section(BaseModel):
 class RunSection(Section):
     """How long a run takes, how it is tested, saved and logged."""
 
-    name: str = Field(
+    name: FileName = Field(
         "omg",
-        pattern=r"^\w[\w.+-]*$",
         description="Label of the run and of its folder; the configuration's name unless given",
     )
     seed: Whole = Field(1, ge=0, le=2**31 - 1, description="Seed of all random numbers")

@@ -13,6 +13,7 @@ from omg.experiments.plan import AdaptationSection
 from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.results import adaptation_files, finished_run, read_rows, write_rows
 from omg.experiments.stages import Part, with_pool
+from omg.names import file_name
 from omg.pools import Pool
 
 STAGE = "adapt"
@@ -90,7 +91,7 @@ class AdaptationStage:
         return Part(STAGE, label, settings, (file,), lambda: write_rows(file, rows(), COLUMNS), needs, apart=True)
 
     def _file(self, label: str) -> Path:
-        return self.checked.folder / "adaptation" / "parts" / f"{label}.csv"
+        return self.checked.folder / "adaptation" / "parts" / f"{file_name('label', label)}.csv"
 
     def _write_tables(self) -> None:
         best = [BEST_RESPONSE] if self.section.best_response_steps else []

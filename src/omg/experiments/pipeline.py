@@ -46,6 +46,7 @@ from omg.experiments.results import (
 from omg.experiments.runs import finish, is_over
 from omg.experiments.self_play import self_play_part, self_play_table_rows
 from omg.experiments.stages import STAGES, Ledger, Part, with_pool
+from omg.names import inert
 from omg.pools import PRIOR_FOLDER, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -131,14 +132,14 @@ def run_pipeline(
     screen = Console(quiet=True) if quiet else console or Console()
 
     def say(message: str) -> None:
-        screen.print(message, markup=False, highlight=False, soft_wrap=True)
+        screen.print(inert(message), markup=False, highlight=False, soft_wrap=True)
 
     try:
         checked.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
+    ledger = Ledger(checked.folder, say)
     with RunFolder(checked.folder).lock():
-        ledger = Ledger(checked.folder, say)
         pipeline = _Pipeline(checked, shown, ledger, screen, quiet, jobs)
         parts = pipeline.parts()
         _require_earlier(parts, ledger, start or only)

@@ -22,12 +22,12 @@ from omg.config.values import describe_type, read_yaml
 from omg.envs import check_stored_game
 from omg.envs.trust import check_word, vouch
 from omg.errors import UserError, unknown_name
+from omg.names import file_name, inside
 from omg.pools.members import SetName, read_index
 
 PLAN_FILE = "pipeline.yaml"
 POOL_FOLDER = "pool"
 """Of a pipeline's folder."""
-_LABEL = r"^\w[\w.+-]*$"
 _OWNED = {
     "name": "runs are named after their agents",
     "env": "the section game says it",
@@ -175,7 +175,7 @@ class ReportSection(Section):
 class Plan(Section):
     """Everything a pipeline does."""
 
-    name: str = Field(pattern=_LABEL, description="Name of the pipeline and of its folder")
+    name: str = Field(description="Name of the pipeline and of its folder")
     game: GameSection
     pool: PoolSection
     prior: PriorSection | None = None
@@ -230,7 +230,7 @@ def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
     path = Path(source)
     copied = path / POOL_FOLDER
     if path.is_dir() and (path / PLAN_FILE).is_file():
-        path = path / PLAN_FILE
+        path = inside(path, path / PLAN_FILE)
     if path.is_file():
         where = str(path)
         try:
@@ -292,9 +292,15 @@ def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:
     if isinstance(tree.get("pool"), Mapping) and tree["pool"].get("path") is not None:
         tree["pool"] = _given_pool(tree["pool"]["path"], copied)
     try:
-        return Plan(**tree)
+        plan = Plan(**tree)
     except ValidationError as error:
         raise _refusal(error) from None
+    file_name("name", plan.name)
+    for label in plan.agents:
+        file_name("agents", label)
+    for label in plan.adaptation.variants if plan.adaptation is not None else ():
+        file_name("adaptation.variants", label)
+    return plan
 
 
 def given_or_copied(given: Path, copied: Path | None) -> Path:
@@ -353,8 +359,6 @@ def _refusal(error: ValidationError) -> UserError:
     where = ".".join(path)
     if first["type"] == "missing":
         return UserError(f"{where}: missing. {_expected(path)}".rstrip())
-    if first["type"] == "string_pattern_mismatch":
-        return UserError(f"{where}: got {first['input']!r}; allowed: letters, digits and . + - _.")
     return UserError(f"{where}: got {first['input']!r}. {first['msg']}. {_expected(path)}".rstrip())
 
 

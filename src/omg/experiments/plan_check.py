@@ -18,6 +18,7 @@ from omg.experiments.adaptation_setup import adaptation_config, check_learner, c
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.plan import POOL_FOLDER, AgentSection, Plan, given_or_copied
 from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
+from omg.names import file_name
 from omg.pools import Pool
 from omg.runners.vector import OWN_RETURN
 
@@ -55,7 +56,7 @@ class CheckedPlan:
 
     def runs(self, label: str) -> Path:
         """The folder that an agent's run is made in."""
-        return self.folder / RUNS_FOLDER / label
+        return self.folder / RUNS_FOLDER / file_name("label", label)
 
     def uses_prior(self, label: str) -> bool:
         """Whether an agent's training depends on the prior of the pool."""
@@ -180,8 +181,6 @@ def _agents(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
     for label, agent in plan.agents.items():
         if label in taken:
             raise UserError(f"agents.{label}: that is the name of {taken[label]}; choose another label.")
-        if not label or not all(letter.isalnum() or letter in "._+-" for letter in label):
-            raise UserError(f"agents: got the label '{label}'; allowed: letters, digits and . + - _.")
         settings = agent_settings(plan, label, agent, folder)
         config = agent.config or label
         if not looks_like_team(config) and config not in algorithm_names():

@@ -25,6 +25,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
+from omg.names import check_links, inert
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, load_agent, read_agent_card
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
@@ -82,6 +83,7 @@ def train_pool(
     """
     _check_request(counts, scripted or {}, which, episodes)
     folder = Path(folder)
+    check_links(folder)
     screen = Console(quiet=True) if quiet else console or Console()
     sets = _sets_by_algorithm(counts)
     configs = _configurations(folder, sets, env_config, overrides)
@@ -114,9 +116,10 @@ def copy_pool(source: Path, target: Path, *, prior: bool) -> None:
     """Copies a pool's members and index; its prior only where that is wanted, the runs it came from never.
 
     Raises:
-        UserError: there is no pool.
+        UserError: there is no pool, or it has links that lead out of it.
     """
     Pool.open(source)
+    check_links(source)
     left_out = [RUNS, ".lock", *(() if prior else (PRIOR_FOLDER,))]
     with new_folder(target) as staging:
         shutil.copytree(
@@ -310,4 +313,4 @@ def _report(member: Member, screen: Console) -> None:
 
 
 def _say(screen: Console, message: str) -> None:
-    screen.print(message, highlight=False, markup=False, soft_wrap=True)
+    screen.print(inert(message), highlight=False, markup=False, soft_wrap=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from omg.envs.trust import inherited
 from omg.errors import UserError
+from omg.names import LONGEST_FILE, file_name, inert
 
 _LOOK = 0.2
 """Seconds between looks at the processes."""
@@ -82,7 +83,7 @@ def run_jobs(
     try:
         while True:
             while len(running) < jobs and (job := next_job()) is not None:
-                log = logs / f"{job.label.replace(' ', '-')}.log"
+                log = logs / f"{file_name('job', job.label.replace(' ', '-'), LONGEST_FILE)}.log"
                 running[job.label] = _Running(_start(job, log), log, time.perf_counter())
                 say(f"{job.label}: running, see {log}")
             if not running:
@@ -125,15 +126,15 @@ def serve(work: Callable[[], object], parent: int) -> int:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
         work()
     except UserError as error:
-        print(f"error: {error}")
+        print(f"error: {inert(str(error))}")
         return 2
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
-        traceback.print_exc(file=sys.stdout)
+        print(inert(traceback.format_exc(), lines=True), end="")
         # The last line is what the user is told; that of a traceback may be a note about the traceback.
         first = str(error).strip().partition("\n")[0]
-        print(f"error: {type(error).__name__}: {first}")
+        print(f"error: {type(error).__name__}: {inert(first)}")
         return 1
     return 0
 

@@ -16,6 +16,7 @@ from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.experiments.inference import offset_rows
 from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
+from omg.names import cell, file_name
 from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
@@ -45,7 +46,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: cell(value) for key, value in row.items()} for row in rows)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text.getvalue())
@@ -260,7 +261,7 @@ def _draw(folder: Path, report: ReportInput) -> None:
         plot_groups(report.summary, folder / "scores.png", names=report.names)
     kinds = by_metric(report.comparison)
     for metric, rows in kinds.items() if len(report.comparison) <= _COMPARISONS else ():
-        name = "differences.png" if len(kinds) == 1 else f"differences_{metric}.png"
+        name = "differences.png" if len(kinds) == 1 else f"differences_{file_name('metric', metric)}.png"
         plot_differences(rows, folder / name, names=report.names)
     named = {report.names.get(label, label): rows for label, rows in report.curves.items()}
     with figure_style():

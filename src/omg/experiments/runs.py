@@ -12,14 +12,20 @@ from omg import api
 from omg.components.files import write_text
 from omg.config import Config
 from omg.experiments.processes import Job, run_jobs, serve
+from omg.names import file_name, inside
 from omg.tracking import RunFolder
 
 _OVER = ("finished", "stopped")
 
 
 def known_runs(where: Path) -> list[Path]:
-    """Run folders in `where`, oldest first."""
-    return sorted((path.parent for path in where.glob("*/config.yaml")), key=lambda path: path.stat().st_mtime)
+    """Run folders in `where`, oldest first.
+
+    Raises:
+        UserError: one of them is a link that leads elsewhere.
+    """
+    found = [inside(where, path) for path in where.glob("*/config.yaml")]
+    return sorted((path.parent for path in found), key=lambda path: path.stat().st_mtime)
 
 
 def is_over(where: Path) -> bool:
@@ -66,7 +72,7 @@ def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callab
         if not waiting:
             return None
         label = waiting.pop(0)
-        settings = logs / f"{label}.json"
+        settings = logs / f"{file_name('run', label)}.json"
         settings.parent.mkdir(parents=True, exist_ok=True)
         write_text(settings, configs[label].model_dump_json())
         return Job(label, "omg.experiments.runs", (str(settings),))

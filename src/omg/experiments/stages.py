@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from omg.components.files import write_json
 from omg.errors import UserError
+from omg.names import check_links, file_name, inside
 
 STAGES = ("pool", "prior", "train", "evaluate", "adapt", "report")
 RECORDS, REPLACED = "stages", "replaced"
@@ -73,14 +74,25 @@ class Record:
 
 
 class Ledger:
-    """The records of one pipeline folder."""
+    """The records of one pipeline folder, whose parts are read and written nowhere else."""
 
     def __init__(self, folder: Path, say: Say = lambda message: None) -> None:
+        """Opens them.
+
+        Args:
+            folder: of the pipeline.
+            say: prints a line.
+
+        Raises:
+            UserError: the folder has links that lead out of it.
+        """
+        check_links(folder)
         self.folder = folder
         self.say = say
         self.remade: set[str] = set()
         """Titles of the parts that were done since the ledger was opened."""
         self._begun: set[str] = set()
+        self._followed: set[str] = set()
 
     def record(self, part: Part) -> Record | None:
         """What is known of a part; None if nothing, or if its record cannot be read."""
@@ -195,8 +207,13 @@ class Ledger:
         return anew and part.title not in self._begun
 
     def _path(self, part: Part) -> Path:
-        *folders, name = (part.stage, *part.name.split())
-        return (self.folder / RECORDS).joinpath(*folders, f"{name}.json")
+        """Where the record of a part is, once it is sure that neither it nor the part's result leaves the folder."""
+        *folders, name = (file_name(f"{part.stage} part", word) for word in (part.stage, *part.name.split()))
+        record = (self.folder / RECORDS).joinpath(*folders, f"{name}.json")
+        for path in () if part.title in self._followed else (record, *part.makes):
+            inside(self.folder, path)
+        self._followed.add(part.title)
+        return record
 
     def _write(self, part: Part, record: Record) -> None:
         path = self._path(part)
@@ -224,7 +241,7 @@ class Ledger:
 
     def _aside(self, path: Path) -> Path:
         name = "-".join(path.relative_to(self.folder).parts)
-        place = self.folder / REPLACED
+        place = inside(self.folder, self.folder / REPLACED)
         place.mkdir(exist_ok=True)
         number = 1
         while (place / f"{name}-{number}").exists():

@@ -19,6 +19,7 @@ from omg.config import Config, change_config, parse_config
 from omg.controllers import Policy, build_mac
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
 from omg.errors import UserError
+from omg.names import inside
 from omg.pools.bundles import WEIGHTS, read_bundle, read_card, write_bundle
 
 CARD = "agent.json"
@@ -231,7 +232,7 @@ def find_agent(path: Path) -> Path:
         for name in ("best", "last"):
             folder = whole_folder(seed / name)
             if (folder / CARD).is_file():
-                return folder
+                return inside(path, folder)
     reason = "there is no agent in it" if path.is_dir() else "there is no such folder"
     raise UserError(f"{path}: {reason}. Expected a run folder or an agent folder with {CARD} and {WEIGHTS}.")
 

@@ -30,6 +30,7 @@ from omg.components.files import (
 from omg.components.headers import DamagedFileError, StoredArray, read_header
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
+from omg.names import inside
 
 WEIGHTS = "weights.safetensors"
 _FORMATS = (1, 2)
@@ -108,7 +109,7 @@ def read_bundle(folder: Path, card_file: str, kind: type[Card]) -> Bundle[Card]:
         UserError: the card or the header is damaged, or of another format.
     """
     card, digest = read_card(folder / card_file, kind)
-    weights = folder / WEIGHTS
+    weights = inside(folder, folder / WEIGHTS)
     try:
         return Bundle(card, folder, digest, read_header(weights))
     except (OSError, DamagedFileError) as error:
@@ -131,6 +132,7 @@ def read_card(path: Path, kind: type[Card]) -> tuple[Card, str]:
 
 def _read_checked(path: Path) -> tuple[dict[str, Any], str]:
     """What a card says, types unchecked, and the checksum that its weights must have."""
+    inside(path.parent, path)
     try:
         stored = read_json(path)
         version, digest = stored.pop("format"), stored.pop("sha256")

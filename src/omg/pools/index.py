@@ -19,6 +19,7 @@ from omg.components.files import checksum, new_folder, whole_folder
 from omg.controllers.scripted import ScriptedPlayer, build_scripted, check_script
 from omg.envs import Env, EnvSpec, make_stored_env
 from omg.errors import UserError, unknown_name
+from omg.names import check_links, file_name, inside
 from omg.pools.agents import CARD, Agent, AgentCard, find_agent, load_agent
 from omg.pools.bundles import WEIGHTS, read_card
 from omg.pools.members import (
@@ -143,7 +144,7 @@ class Pool:
 
     def folder(self, name: str) -> Path:
         """The agent folder of a learned member."""
-        return whole_folder(self.path / MEMBERS / name)
+        return inside(self.path, whole_folder(self.path / MEMBERS / file_name("member", name)))
 
     def load(self, name: str) -> Agent | ScriptedPlayer:
         """A member, ready to play: an `Agent`, or a scripted player built for the pool's game.
@@ -193,6 +194,7 @@ class Pool:
             UserError: the agent is damaged or does not fit the pool, or somebody in the pool is too much like it.
         """
         folder = find_agent(Path(agent))
+        check_links(folder)
         loaded = load_agent(folder)
         loaded.check_untold()
         digest, card_digest = checksum(folder / WEIGHTS), checksum(folder / CARD)
@@ -214,7 +216,7 @@ class Pool:
         )
 
         def copy() -> None:
-            with new_folder(self.path / MEMBERS / member.name) as staging:
+            with new_folder(inside(self.path, self.path / MEMBERS / member.name)) as staging:
                 shutil.copytree(folder, staging, dirs_exist_ok=True)
                 _bring_to_disk(staging)
                 if (checksum(staging / WEIGHTS), checksum(staging / CARD)) != (digest, card_digest):
@@ -264,6 +266,7 @@ class Pool:
     def _check_folder(self, member: Member) -> None:
         """Refuses a member whose files are gone or are not those that were added."""
         folder = self.folder(member.name)
+        check_links(folder)
         if not folder.is_dir():
             raise UserError(f"{self.path}: the folder of the member '{member.name}' is gone ({folder}).")
         weights = folder / WEIGHTS
@@ -295,7 +298,7 @@ class Pool:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Waits for the pool's lock; the system lets go of it however the process ends."""
-    with (path / ".lock").open("w") as file:
+    with inside(path, path / ".lock").open("w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,10 +12,10 @@ from omg.components.files import read_json, write_json
 from omg.components.headers import DamagedFileError
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
+from omg.names import file_name, inside
 
 INDEX = "pool.json"
 _FORMAT = 1
-_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 
 SetName = Literal["training", "validation", "heldout"]
 SETS: tuple[SetName, ...] = get_args(SetName)
@@ -88,7 +87,7 @@ def read_index(path: Path) -> PoolIndex:
     Raises:
         UserError: there is none, or it is damaged or breaks a rule.
     """
-    file = path / INDEX
+    file = inside(path, path / INDEX)
     if not file.is_file():
         reason = f"it has no {INDEX}" if path.is_dir() else "there is no such folder"
         raise UserError(f"{path} is not a pool: {reason}. `omg pool train` makes one.")
@@ -122,9 +121,9 @@ def check_rules(path: Path, index: PoolIndex) -> None:
     by_origin: dict[tuple[str, int | None], Member] = {}
     by_weights: dict[str, Member] = {}
     first: Member | None = None
+    file_name(f"{path}: scenario", index.spec.scenario)
     for member in index.members:
-        if not _NAME.fullmatch(member.name):
-            raise UserError(f"{path}: got the member name '{member.name}'; allowed: letters, digits and . + - _.")
+        file_name(f"{path}: member name", member.name)
         if (member.env, member.scenario) != (index.env, index.spec.scenario):
             raise UserError(
                 f"{path}: the member '{member.name}' plays {member.env} {member.scenario}, but the pool is for "

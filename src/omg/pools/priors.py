@@ -13,6 +13,7 @@ from omg.components.files import ShapeMismatchError, whole_folder
 from omg.envs.base import Size
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
+from omg.names import inside
 from omg.pools.bundles import read_bundle, write_bundle
 
 PRIOR_CARD = "prior.json"
@@ -76,6 +77,6 @@ def _find(path: Path) -> Path:
     candidates = [path, path / PRIOR_FOLDER, *sorted(path.glob("agents/seed_*/last"))]
     for folder in map(whole_folder, candidates):
         if (folder / PRIOR_CARD).is_file():
-            return folder
+            return inside(path, folder)
     reason = "there is no prior in it" if path.is_dir() else "there is no such folder"
     raise UserError(f"prior_path: {path}: {reason}. `omg pretrain POOL` makes one.")

@@ -9,6 +9,7 @@ from typing import Any
 
 from omg.errors import UserError
 from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, Course, adaptation_curve, courses, scale_of
+from omg.names import inert
 from omg.report.curves import figure_path, save_figure
 from omg.report.figures import INK, agent_colours, figure_style
 from omg.report.words import agent_name, metric_words
@@ -69,7 +70,7 @@ def draw_adaptation(
                 dashed.append(axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.55))
         for label, course in agents.items():
             _draw_curve(axes, course, panel, palette[label], agent_name(label, names))
-        axes.set_title("all co-players" if panel == ALL else panel, loc="left", fontweight="bold")
+        axes.set_title("all co-players" if panel == ALL else inert(panel), loc="left", fontweight="bold")
         axes.grid(alpha=0.25, linewidth=0.6)
     figure.supxlabel("episodes with the co-players", fontsize=9)
     figure.supylabel("own reward", fontsize=9)

@@ -11,6 +11,7 @@ import numpy as np
 
 from omg.errors import UserError, unknown_name
 from omg.evaluation import bootstrap_interval
+from omg.names import inert
 from omg.tracking import RunFolder
 
 Band = Literal["range", "interval"]
@@ -137,7 +138,7 @@ def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", 
     for label, curve in curves.items():
         # Dots show where a short curve was measured; a long one they would only smear.
         dots = "o" if len(curve.t_env) <= _MOST_DOTS else ""
-        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.6, label=label, marker=dots, markersize=3)
+        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.6, label=inert(label), marker=dots, markersize=3)
         if curve.seeds > 1:
             axes.fill_between(curve.t_env, curve.low, curve.high, color=line.get_color(), alpha=0.18, linewidth=0)
     base = metric.removeprefix("test_").removesuffix("_mean")

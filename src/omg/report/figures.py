@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from omg.errors import UserError
+from omg.names import inert
 from omg.report.curves import figure_path, save_figure
 from omg.report.words import agent_name, group_name, metric_words
 
@@ -309,7 +310,8 @@ def inline_svg(figure: Any, description: str) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     markup = buffer.getvalue()
     markup = markup[markup.index("<svg") :]
-    markup = re.sub(r"<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
+    # Comments repeat the texts; in the texts themselves nothing may turn the line or break off.
+    markup = inert(re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", markup, flags=re.DOTALL), lines=True)
     # The other names (axes_1, text_2, ...) repeat from figure to figure, and nothing refers to them.
     used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", markup))
     markup = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", markup)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Sequence
-from html import escape
+from html import escape, unescape
+
+from omg.names import inert
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #24292f; --faint: #59636e; --line: #d8dee4;
@@ -43,32 +47,79 @@ pre { padding: .9rem 1rem; overflow-x: auto; background: var(--panel); border: 1
 
 _LONGEST_SHORT = 24
 _KINDS = {"Yes": "good", "better": "good", "No": "bad", "worse": "bad"}
+_STYLE_ELEMENT = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
+_TAG = re.compile(r"<[a-z][^<>]*>")
+_STYLE_ATTRIBUTE = re.compile(r' style="([^"]*)"')
+# Underscores within words and marks that mean something only at the start of a line are left as they are.
+_MARKDOWN = re.compile(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
+_ENTITY = re.compile(r"&(?=#?\w+;)")
 _NUMBER = re.compile(r"[+\u2212-]?\d[\d,]*(\.\d+)?( %)?( \(.*\))?|\u2013|.*\d to [+\u2212-]?\d.*")
 
 
 def document(title: str, body: str) -> str:
-    """A whole page with its styles; it asks for no other file."""
+    """A whole page with its styles; it asks for no other file, and the browser is told to refuse any other.
+
+    Args:
+        title: text.
+        body: markup. Styles in it, of figures, are moved to the page's own, the only ones that it allows.
+    """
+    body, style = _gather_styles(body)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{html_text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _gather_styles(body: str) -> tuple[str, str]:
+    """The body with classes instead of style attributes and without style elements, and all styles of the page."""
+    sheets = list(dict.fromkeys(_STYLE_ELEMENT.findall(body)))
+    body = _STYLE_ELEMENT.sub("", body)
+    names: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        return f' class="{names.setdefault(unescape(found[1]), f"f{len(names)}")}"'
+
+    # In tags only: a text that looks like an attribute must not become a style.
+    body = _TAG.sub(lambda tag: _STYLE_ATTRIBUTE.sub(name, tag[0]), body)
+    return body, "".join([_STYLE, *sheets, *(f".{label} {{ {rules} }}\n" for rules, label in names.items())])
+
+
+def html_text(text: str, *, lines: bool = False) -> str:
+    """A text for a page: nothing in it is markup or turns the line; `lines` as in `omg.names.inert`."""
+    return escape(inert(text, lines=lines))
+
+
+def markdown_text(text: str) -> str:
+    """A text for Markdown, in one line: nothing in it is markup."""
+    text = _MARKDOWN.sub(r"\\\g<0>", inert(text))
+    return _ENTITY.sub("&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def markdown_code(lines: Sequence[str]) -> str:
+    """Lines as a block of code."""
+    text = "\n".join(inert(line) for line in lines)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
 
 
 def badge(word: str) -> str:
     """A word in a coloured frame: green for good, red for bad, grey for anything else."""
-    return f'<span class="badge {_KINDS.get(word, "plain")}">{escape(word)}</span>'
+    return f'<span class="badge {_KINDS.get(word, "plain")}">{html_text(word)}</span>'
 
 
 def figure_block(picture: str, caption: str) -> str:
     """A picture (markup) with its caption (text)."""
-    return f'<figure><div class="wide">{picture}</div><figcaption>{escape(caption)}</figcaption></figure>'
+    return f'<figure><div class="wide">{picture}</div><figcaption>{html_text(caption)}</figcaption></figure>'
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of texts; columns of numbers are aligned to the right, long texts may wrap, verdicts become badges."""
     classes = [_column_class([row[column] for row in rows]) for column in range(len(head))]
-    top = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(head, classes, strict=True))
+    top = "".join(f"<th{kind}>{html_text(name)}</th>" for name, kind in zip(head, classes, strict=True))
     lines = (
         "".join(f"<td{kind}>{_cell(value)}</td>" for value, kind in zip(row, classes, strict=True)) for row in rows
     )
@@ -78,8 +129,8 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The same table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    top, *rest = (" | ".join(map(markdown_text, line)) for line in [head, *rows])
+    return "\n".join(f"| {line} |" for line in (top, " | ".join(["---"] * len(head)), *rest))
 
 
 def _column_class(cells: Sequence[str]) -> str:
@@ -89,4 +140,4 @@ def _column_class(cells: Sequence[str]) -> str:
 
 
 def _cell(value: str) -> str:
-    return badge(value) if value in ("better", "worse", "no difference shown") else escape(value)
+    return badge(value) if value in ("better", "worse", "no difference shown") else html_text(value)

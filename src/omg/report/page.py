@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,16 @@ from omg.report.figures import (
     figure_style,
     inline_svg,
 )
-from omg.report.markup import badge, document, figure_block, html_table, markdown_table
+from omg.report.markup import (
+    badge,
+    document,
+    figure_block,
+    html_table,
+    html_text,
+    markdown_code,
+    markdown_table,
+    markdown_text,
+)
 from omg.report.self_play import compare_without_teams, self_play_summary, self_play_table
 from omg.report.verdict import answers, caution
 from omg.report.words import agent_name, group_name, group_words, metric_words
@@ -123,14 +131,14 @@ def write_page(path: str | Path, report: ReportInput) -> Path:
 def write_markdown(path: str | Path, report: ReportInput) -> Path:
     """Writes the sentences and tables of the report, without its figures, as Markdown."""
     _require(report)
-    parts = [f"# {report.title}", f"## {report.question}"]
+    parts = [f"# {markdown_text(report.title)}", f"## {markdown_text(report.question)}"]
     for answer in answers(report.comparison, report.names):
-        parts.append(f"**{answer.word}.** {answer.headline}")
-        parts.append("\n".join(f"- {sentence}" for sentence in answer.sentences))
+        parts.append(f"**{answer.word}.** {markdown_text(answer.headline)}")
+        parts.append("\n".join(f"- {markdown_text(sentence)}" for sentence in answer.sentences))
     parts += filter(None, [caution(report.comparison)])
     parts += ["## Scores"] if report.summary else []
     for group in _groups(report):
-        parts.append(f"### {group_name(group)}")
+        parts.append(f"### {markdown_text(group_name(group))}")
         parts.append(markdown_table(*_score_table(report, group)))
     parts += ["## Differences", markdown_table(*_difference_table(report))]
     if report.self_play:
@@ -139,14 +147,14 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     if report.adaptation:
         found = adaptation_summary(report.adaptation)
         table = markdown_table(*adaptation_table(found, names=report.names))
-        parts += ["## First episodes with new co-players", table, scale_words(found)]
+        parts += ["## First episodes with new co-players", table, markdown_text(scale_words(found))]
     if report.diagnostics:
         parts += ["## Diagnostics", markdown_table(*_diagnostic_table(report))]
     parts += ["## How to read this", "\n".join(f"- {line}" for line in _reading(report))]
     if report.commands or report.versions or report.machine or report.notes:
-        parts += ["## How it was run", *report.notes]
-        parts += ["```\n" + "\n".join(report.commands) + "\n```"] if report.commands else []
-        parts += [f"Machine: {report.machine}"] if report.machine else []
+        parts += ["## How it was run", *map(markdown_text, report.notes)]
+        parts += [markdown_code(report.commands)] if report.commands else []
+        parts += [f"Machine: {markdown_text(report.machine)}"] if report.machine else []
         parts += [markdown_table(("package", "version"), list(report.versions.items()))] if report.versions else []
     return _write(path, "\n\n".join(parts) + "\n")
 
@@ -163,16 +171,16 @@ def _body(report: ReportInput) -> str:
 def _verdict_section(report: ReportInput) -> str:
     first, *others = answers(report.comparison, report.names)
     parts = [
-        f"<h1>{escape(report.title)}</h1>",
-        f'<p class="question">{escape(report.question)}</p>',
-        f'<p class="answer">{badge(first.word)} {escape(first.headline)}</p>',
+        f"<h1>{html_text(report.title)}</h1>",
+        f'<p class="question">{html_text(report.question)}</p>',
+        f'<p class="answer">{badge(first.word)} {html_text(first.headline)}</p>',
         _list(first.sentences),
     ]
     for answer in others:
-        rest = f"<summary>{badge(answer.word)} {escape(answer.headline)}</summary>{_list(answer.sentences)}"
+        rest = f"<summary>{badge(answer.word)} {html_text(answer.headline)}</summary>{_list(answer.sentences)}"
         parts.append(f"<details>{rest}</details>")
     if caution(report.comparison):
-        parts.append(f'<p class="small">{escape(caution(report.comparison))}</p>')
+        parts.append(f'<p class="small">{html_text(caution(report.comparison))}</p>')
     return f'<header class="verdict">{"".join(parts)}</header>'
 
 
@@ -184,8 +192,8 @@ def _scores_section(report: ReportInput) -> str:
     picture = inline_svg(drawn, f"{words.noun} of every agent by group")
     caption = "Mean over all seeds and teams, its 95 % interval over seeds, and the team each agent does worst with."
     tables = [
-        f"<h3>{escape(group_name(group).capitalize())}</h3>"
-        f'<p class="small">Played {escape(group_words(group))}.</p>{html_table(*_score_table(report, group))}'
+        f"<h3>{html_text(group_name(group).capitalize())}</h3>"
+        f'<p class="small">Played {html_text(group_words(group))}.</p>{html_table(*_score_table(report, group))}'
         for group in _groups(report)
     ]
     return _section("How each agent does", figure_block(picture, caption) + "".join(tables))
@@ -239,7 +247,7 @@ def _adaptation_section(report: ReportInput) -> str:
     drawn = draw_adaptation(report.adaptation, names=report.names, colours=_colours(report))
     caption = "What each agent earns itself, from stretch to stretch of its episodes, with 95 % intervals over seeds."
     picture = figure_block(inline_svg(drawn, "own reward over the first episodes"), caption)
-    words = f'<p class="small">{escape(scale_words(found))} The mean over all co-players:</p>'
+    words = f'<p class="small">{html_text(scale_words(found))} The mean over all co-players:</p>'
     table = html_table(*adaptation_table(found, names=report.names))
     return _section("First episodes with new co-players", picture + words + table)
 
@@ -260,11 +268,11 @@ def _reading_section(report: ReportInput) -> str:
 
 
 def _run_section(report: ReportInput) -> str:
-    parts = [f"<p>{escape(note)}</p>" for note in report.notes]
+    parts = [f"<p>{html_text(note)}</p>" for note in report.notes]
     if report.commands:
-        parts.append(f"<pre>{escape(chr(10).join(report.commands))}</pre>")
+        parts.append(f"<pre>{html_text(chr(10).join(report.commands), lines=True)}</pre>")
     if report.machine:
-        parts.append(f"<p>Machine: {escape(report.machine)}</p>")
+        parts.append(f"<p>Machine: {html_text(report.machine)}</p>")
     if report.versions:
         parts.append(html_table(("package", "version"), list(report.versions.items())))
     return _section("How it was run", "".join(parts)) if parts else ""
@@ -365,11 +373,11 @@ def _interval(write: Any, low: Any, high: Any) -> str:
 
 
 def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+    return f"<section><h2>{html_text(title)}</h2>{content}</section>"
 
 
 def _list(lines: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
+    return "<ul>" + "".join(f"<li>{html_text(line)}</li>" for line in lines) + "</ul>"
 
 
 def _require(report: ReportInput) -> None:

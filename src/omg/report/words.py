@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from omg.names import inert
+
 AGENT_NAMES: Mapping[str, str] = {
     "iql": "IQL",
     "vdn": "VDN",
@@ -96,27 +98,28 @@ def metric_words(metric: str) -> MetricWords:
     """How a metric is written; `<metric>_normalised` is a number between a random player and a best response."""
     if metric in _METRICS:
         return _METRICS[metric]
-    noun = metric.replace("_", " ")
+    noun = inert(metric).replace("_", " ")
     if metric.endswith("_normalised"):
         base = metric_words(metric.removesuffix("_normalised")).noun
         noun = f"{base}, normalised (0 random player, 1 best response)"
+    plain = noun.replace("{", "{{").replace("}", "}}")  # The sentences are filled in by `format`.
     return MetricWords(
         noun,
-        more=f"is {{amount}} higher in {noun} than {{baseline}}",
-        less=f"is {{amount}} lower in {noun} than {{baseline}}",
+        more=f"is {{amount}} higher in {plain} than {{baseline}}",
+        less=f"is {{amount}} lower in {plain} than {{baseline}}",
     )
 
 
 def agent_name(label: str, names: Mapping[str, str] | None = None) -> str:
-    """The name of an agent, from `names`, else a well-known one, else its label."""
-    return (names or {}).get(label, AGENT_NAMES.get(label, label))
+    """The name of an agent, from `names`, else a well-known one, else its label; as it may be shown."""
+    return inert((names or {}).get(label, AGENT_NAMES.get(label, label)))
 
 
 def group_name(group: str) -> str:
     """A group's short name for axes: `7 homologue`."""
     if group in _GROUPS:
         return _GROUPS[group][0]
-    return group.replace("_", " ").replace("nonhomologue", "non-homologue")
+    return inert(group).replace("_", " ").replace("nonhomologue", "non-homologue")
 
 
 def group_words(group: str) -> str:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
+from omg.names import inert
 from omg.runners.board import Board
 
 RESET, STEP, SAVE_REPLAY, CLOSE = range(4)
@@ -135,7 +136,7 @@ class GameShare:
             try:
                 game.close()
             except Exception as error:
-                print(f"while closing: {describe(error)}", file=sys.stderr)
+                print(f"while closing: {inert(describe(error))}", file=sys.stderr)
         self.games = {}
 
     def _show(self, slot: int, number: int, seen: Seen) -> None:

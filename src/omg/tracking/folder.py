@@ -21,6 +21,7 @@ from omg.components.headers import DamagedFileError
 from omg.config import Config, parse_config, read_yaml, write_yaml
 from omg.envs import EnvSpec
 from omg.errors import UserError
+from omg.names import LONGEST_FILE, check_links, file_name
 from omg.tracking.table import Table, read_metrics
 from omg.training.device import chosen_device
 
@@ -57,6 +58,7 @@ class RunFolder:
         seeds = f"seed{config.seed}" if config.seeds == 1 else f"seeds{config.seed}-{last}"
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         stem = f"{config.name}_{config.env}_{spec.scenario}_{seeds}_{stamp}"
+        file_name(f"name, env and scenario ({config.name}, {config.env}, {spec.scenario})", stem, LONGEST_FILE)
         for attempt in range(1000):
             path = root / (stem if attempt == 0 else f"{stem}_{attempt}")
             try:
@@ -74,7 +76,12 @@ class RunFolder:
 
     @staticmethod
     def open(path: Path) -> RunFolder:
-        """An existing run's folder."""
+        """An existing run's folder.
+
+        Raises:
+            UserError: there is none, or it has links that lead out of it.
+        """
+        check_links(path)
         folder = RunFolder(path)
         if not folder.config_file.is_file():
             reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
@@ -103,7 +110,7 @@ class RunFolder:
 
     def agent(self, seed: int, which: str) -> Path:
         """Folder of the `best` or `last` agent of a seed."""
-        return self.path / "agents" / f"seed_{seed}" / which
+        return self.path / "agents" / f"seed_{seed}" / file_name("which", which)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 
 from omg.config import Config
 from omg.errors import UserError
+from omg.names import inert
 from omg.tracking.folder import RunFolder
 from omg.tracking.trackers import build_trackers
 from omg.training.loop import Speed
@@ -59,6 +60,7 @@ class RunReporter:
 
     def say(self, message: str) -> None:
         """One line for the user and the console log."""
+        message = inert(message)
         self.progress.console.print(message, highlight=False, markup=False, soft_wrap=True)
         self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
         self.log.flush()

@@ -10,6 +10,7 @@ from typing import Any
 
 from omg.components.files import write_text
 from omg.errors import UserError
+from omg.names import cell
 
 
 class Table(Sequence[dict[str, Any]]):
@@ -58,7 +59,7 @@ class Table(Sequence[dict[str, Any]]):
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=self.columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self._rows)
+        writer.writerows({key: cell(value) for key, value in row.items()} for row in self._rows)
         write_text(path, text.getvalue())
 
 

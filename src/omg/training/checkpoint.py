@@ -31,6 +31,7 @@ from omg.components.files import (
 from omg.components.headers import DamagedFileError, StoredArray, read_header
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
+from omg.names import check_links
 from omg.training.program import RunState
 
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
@@ -74,7 +75,12 @@ def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints of a run, oldest first."""
+    """Checkpoints of a run, oldest first.
+
+    Raises:
+        UserError: something in the folder is a link that leads out of it.
+    """
+    check_links(folder)
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir()) if folder.is_dir() else []
 
 

@@ -79,7 +79,8 @@ def check_unused(config: Config) -> None:
 
 def build(folder: RunFolder, config: Config) -> Mapping[str, SacredTracker]:
     """See `TrackerKind.build`: a tracker for each observer."""
-    results = folder.path.parent  # Not local_results_path: a run that was moved writes nothing where it came from.
+    # Not `local_results_path`: that of a run which came from elsewhere may be any folder of this machine.
+    results = folder.path.parent
 
     def files() -> Any:
         return _observers_module().FileStorageObserver(results / FILES)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from omg.components.files import new_folder, write_json, write_text
+from cards import edit_card
+from omg.components.files import new_folder, write_text
 from omg.config import resolve, write_yaml
 from omg.config.layers import member_config
 from omg.experiments.plan import parse_plan, read_plan
@@ -161,8 +161,7 @@ def test_names_in_a_pool_are_file_names(pool: Pool, given: str) -> None:
 
 def test_an_agent_cannot_name_its_own_place_in_a_pool(pool: Pool, tmp_path: Path) -> None:
     folder = agent(tmp_path / "other", seed=2)
-    card = json.loads((folder / "agent.json").read_text())
-    write_json(folder / "agent.json", {**card, "algorithm": "../../../x"})
+    edit_card(folder, lambda card: card.update(algorithm="../../../x"))
     assert "member name: got '../../../x_s2'" in refusal(lambda: pool.add(folder, "heldout"))
 
 

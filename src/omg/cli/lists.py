@@ -93,7 +93,7 @@ def config(
     from omg.config.values import write_yaml
 
     line = read_words(config, env_config, context.args)
-    resolved = resolve(line.config, line.env_config, line.overrides, open_game=False)
+    resolved = resolve(line.config, line.env_config, line.overrides, open_games="built-in")
     if not yaml:
         _print_config(resolved)
         return

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from omg.components.headers import DamagedFileError, StoredArray, read_header
+from omg.components.headers import DamagedFileError, StoredArray, check_regular, read_header
 
 _WRITING, _OLD = ".writing-", ".old-"
 
@@ -148,6 +148,7 @@ def read_json(path: Path, most_bytes: int = 64_000_000) -> Any:
         OSError: the file cannot be read.
         DamagedFileError: it is no JSON, or too large or too deep to be ours.
     """
+    check_regular(path)
     size = path.stat().st_size
     if size > most_bytes:
         raise DamagedFileError(f"it has {size:,} bytes; allowed: at most {most_bytes:,}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ def read_header(path: Path) -> dict[str, StoredArray]:
         OSError: the file cannot be read.
         DamagedFileError: the header does not describe this very file.
     """
+    check_regular(path)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
@@ -59,6 +61,17 @@ def read_header(path: Path) -> dict[str, StoredArray]:
     arrays = {name: _entry(name, entry) for name, entry in stored.items()}
     _check_places(arrays, size - 8 - length)
     return arrays
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is no ordinary file: reading a pipe or a device may never end.
+
+    Raises:
+        OSError: there is nothing.
+        DamagedFileError: it is something else.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DamagedFileError("it is no ordinary file")
 
 
 def _entry(name: str, entry: Any) -> StoredArray:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from omg.config.overrides import assignments, merge, nested
 from omg.config.schema import Config, parse_config
@@ -18,6 +18,7 @@ from omg.errors import UserError, unknown_name
 COMMAND_LINE = "command line"
 SCHEMA_DEFAULT = "schema default"
 
+OpenGames = Literal["all", "built-in", "none"]
 Layer = tuple[str, Mapping[str, Any]]
 """Where values come from, and the values as a tree."""
 
@@ -42,7 +43,7 @@ def resolve(
     env_config: str | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
-    open_game: bool = True,
+    open_games: OpenGames = "all",
 ) -> Resolved:
     """Merges the layers and validates the result.
 
@@ -51,7 +52,8 @@ def resolve(
         env_config: a file of `config/envs` or a registered game without one; None for the game that `overrides` name
             with `env`, or else the default game.
         overrides: `dotted.key=value` words, or a mapping of dotted keys to Python values.
-        open_game: False: a game of another package is not opened, so that the seats of a team are not counted.
+        open_games: which games are opened to see whether the settings fit them; where one is not, the seats of a team
+            are not counted.
 
     Raises:
         UserError: names the first thing that cannot be used and what is allowed.
@@ -61,8 +63,8 @@ def resolve(
         env_config = str(command_line.get("env", Config.model_fields["env"].default))
     common = [("default.yaml", _read("default.yaml")), _env_layer(env_config)]
     if config_name is not None and looks_like_team(config_name):
-        return _resolve_team(config_name, common, command_line, open_game)
-    return _resolve_single(config_name, common, command_line)
+        return _resolve_team(config_name, common, command_line, open_games)
+    return _resolve_single(config_name, common, command_line, open_games)
 
 
 def algorithm_names() -> list[str]:
@@ -90,9 +92,11 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def _resolve_single(algorithm: str | None, common: Sequence[Layer], command_line: Mapping[str, Any]) -> Resolved:
+def _resolve_single(
+    algorithm: str | None, common: Sequence[Layer], command_line: Mapping[str, Any], open_games: OpenGames
+) -> Resolved:
     resolved = _merge_layers([*common, *_algorithm_layers(algorithm), (COMMAND_LINE, command_line)])
-    if not ENVS[resolved.config.env].foreign:
+    if open_games != "none" and not ENVS[resolved.config.env].foreign:
         _build_game(resolved.config)
     if resolved.config.multi_algs:
         raise UserError(
@@ -109,7 +113,9 @@ def _resolve_single(algorithm: str | None, common: Sequence[Layer], command_line
     return resolved
 
 
-def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str, Any], open_game: bool) -> Resolved:
+def _resolve_team(
+    name: str, common: Sequence[Layer], command_line: Mapping[str, Any], open_games: OpenGames
+) -> Resolved:
     parts = parse_team(name, algorithm_names())
     members = {
         part.algorithm: _merge_layers(
@@ -121,14 +127,14 @@ def _resolve_team(name: str, common: Sequence[Layer], command_line: Mapping[str,
     if not members:
         raise UserError(f"Team name '{name}': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql.")
     config = next(iter(members.values()))
-    if open_game or not ENVS[config.env].foreign:
+    if open_games == "all" or (open_games == "built-in" and not ENVS[config.env].foreign):
         spec = _build_game(config)
         check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
     main = main_algorithm(name, [part for part in parts if part.algorithm != POOL], members, config.train_alg)
     if len({part.algorithm for part in parts}) == 1:
         # One algorithm in all seats is an ordinary run, so the keys that only teams have no longer matter.
         alone = {key: value for key, value in command_line.items() if key not in ("multi_algs", "train_alg", "mac")}
-        return _resolve_single(main, common, alone)
+        return _resolve_single(main, common, alone, open_games)
     implied = {"name": name, "multi_algs": True, "train_alg": main, "team": name, "mac": "multi_module_mac"}
     governing = _merge_layers([*common, *_algorithm_layers(main), ("team name", implied), (COMMAND_LINE, command_line)])
     for key, value in implied.items():

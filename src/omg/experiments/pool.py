@@ -144,7 +144,7 @@ def changed_settings(pool: Pool, name: str) -> list[tuple[str, Any, Any]]:
         return []
     card, config = read_agent_card(pool.folder(name))
     algorithm = card.algorithm if card.algorithm in algorithm_names() else None
-    default = dict(leaves(resolve(algorithm, pool.env).config.model_dump()))
+    default = dict(leaves(resolve(algorithm, pool.env, open_games="none").config.model_dump()))
     values = dict(leaves(config.model_dump()))
     return [(key, values.get(key), default.get(key)) for key in values if values[key] != default.get(key)]
 

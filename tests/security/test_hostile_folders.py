@@ -1,0 +1,141 @@
+"""Hostile folders through every command that reads them: nothing runs, nothing outside changes, one line, exit 2."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile import HOSTILE, MEMBER, READ_BY, Kit, make_kit
+
+import omg
+from omg.cli import main
+from omg.envs import EnvEntry
+from omg.errors import UserError
+from omg.training.hosted import HostProgram
+from omg.training.program import Program
+from tiny import GAME
+
+LOAD = "load"
+TEAM = ("train", "--config=1pool1iql", "--env-config=foraging")
+COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "agent": (
+        (LOAD, "IT"),
+        ("evaluate", "IT", "--episodes", "2"),
+        ("evaluate", "IT", "--pool", "POOL", "--set", "training", "--episodes", "2"),
+        ("adapt", "IT", "--pool", "POOL", "--set", "training", "--episodes", "2"),
+        ("versus", "IT", "IT", "--episodes", "2"),
+        ("train", "--config=iql", "--env-config=foraging", "GAME", "init_from=IT"),
+    ),
+    "run": (
+        (LOAD, "IT"),
+        ("evaluate", "IT", "--episodes", "2"),
+        ("resume", "IT"),
+        ("plot", "IT", "--output", "curves.png"),
+        ("adapt", "IT", "--pool", "POOL", "--set", "training", "--episodes", "2"),
+        ("train", "--config=iql", "--env-config=foraging", "GAME", "init_from=IT"),
+    ),
+    "pool": (
+        ("pool", "list", "IT"),
+        ("pool", "show", "IT", MEMBER),
+        ("crossplay", "IT", "--set", "training", "--episodes", "2", "--output", "crossplay"),
+        ("pretrain", "IT"),
+        ("evaluate", "AGENT", "--pool", "IT", "--set", "training", "--episodes", "2"),
+        ("adapt", "AGENT", "--pool", "IT", "--set", "training", "--episodes", "2"),
+        ("versus", f"IT:{MEMBER}", f"IT:{MEMBER}", "--episodes", "2"),
+        (*TEAM, "GAME", "init_param_path=IT"),
+        ("train", "--config=iql", "--env-config=foraging", "GAME", "init_from=IT"),
+        ("pipeline", "PLAN", "pool.path=IT", "--output", "experiment"),
+    ),
+    "plan": (("pipeline", "IT", "--output", "experiment"),),
+    "prior": (
+        ("train", "--config=1pool1iql_omg", "--env-config=foraging", "GAME", "init_param_path=POOL", "prior_path=IT"),
+    ),
+}
+SHOWING = ("plot", "pool list", "pool show")
+"""What only shows opens no game, and may well show what is there."""
+MOST_BYTES, MOST_SECONDS = 1e9, 60
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
+    return make_kit(tmp_path_factory.mktemp("kit"))
+
+
+def words(template: tuple[str, ...], kit: Kit, path: Path) -> list[str]:
+    game = [f"env_args.{key}={value}" for key, value in GAME.items()]
+    found: list[str] = []
+    for word in template:
+        places = {"AGENT": kit.path("agent"), "POOL": kit.path("pool"), "PLAN": kit.path("plan"), "IT": path}
+        for name, place in places.items():
+            word = (
+                str(place) if word == name else word.replace(f"={name}", f"={place}").replace(f"{name}:", f"{place}:")
+            )
+        found += game if word == "GAME" else [word]
+    return found
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in HOSTILE.items() for kind in kinds])
+def test_a_hostile_folder_does_nothing(
+    name: str, kind: str, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "downloaded" / kit.path(kind).name
+    path.parent.mkdir()
+    shutil.copy(kit.path(kind), path) if kind == "plan" else shutil.copytree(kit.path(kind), path)
+    HOSTILE[name][kind](path, kit)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.syspath_prepend(str(path))  # As if the downloaded folder were on PYTHONPATH.
+    for program in (Program, HostProgram):
+        monkeypatch.setattr(program, "compile", _never)
+    built: list[str] = []
+    build = EnvEntry.build.fget
+    assert build is not None
+    monkeypatch.setattr(EnvEntry, "build", property(lambda entry: built.append(entry.module) or build(entry)))
+    before, honest = contents(kit.victim), contents(kit.path("pool"))
+    for template in COMMANDS[kind]:
+        if template[0] not in READ_BY.get((name, kind), template):
+            continue
+        built.clear()
+        memory, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        code = _load(path) if template[0] == LOAD else main(words(template, kit, path))
+        said = capsys.readouterr()
+        shows = " ".join(template).startswith(SHOWING)
+        assert code == 2 or (code == 0 and shows), f"{template}: {said.out}{said.err}"
+        assert "Traceback" not in said.out + said.err
+        assert code == 0 or said.err.startswith("error: ")
+        assert said.err.count("\n") == (1 if code else 0), said.err
+        assert not shows or not built, f"{template} opened {built}"
+        assert not any("adapters.gymma" in module or "zoo" in module for module in built), template
+        assert not kit.canary.exists(), template
+        assert contents(kit.victim) == before, template
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < MOST_BYTES / 1024, template
+        assert time.monotonic() - started < MOST_SECONDS, template
+    assert contents(kit.path("pool")) == honest
+    assert not list(work.rglob("*precious*"))
+
+
+def _load(path: Path) -> int:
+    try:
+        omg.load(path)
+    except UserError as error:
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    return 0
+
+
+def _never(program: Program, *_: Any) -> None:
+    raise AssertionError("a hostile folder was trained with")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(HOSTILE) >= 25

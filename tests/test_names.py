@@ -12,6 +12,8 @@ from cards import edit_card
 from omg.components.files import new_folder, write_text
 from omg.config import resolve, write_yaml
 from omg.config.layers import member_config
+from omg.envs.adapters.smac import make_starcraft
+from omg.envs.battle import BattleArgs
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.pool import copy_pool
 from omg.experiments.processes import Job, run_jobs
@@ -100,7 +102,7 @@ def test_the_records_of_an_experiment_stay_in_its_folder(tmp_path: Path) -> None
     assert not list(folder.rglob("*.json"))
 
 
-@pytest.mark.parametrize("link", ["stages", "stages/train/omg.json", "runs/omg", ".writing-plan", "pool/members/x"])
+@pytest.mark.parametrize("link", ["stages", "stages/train/omg.json", "runs/omg", ".lock", "pool/members/x"])
 def test_links_out_of_an_experiment_are_refused(tmp_path: Path, link: str) -> None:
     folder, outside = tmp_path / "experiment", tmp_path / "outside"
     outside.mkdir()
@@ -108,7 +110,8 @@ def test_links_out_of_an_experiment_are_refused(tmp_path: Path, link: str) -> No
     (folder / link).symlink_to(outside)
     said = refusal(lambda: Ledger(folder))
     assert said.startswith(f"{folder / link}: leads to {outside}, outside {folder}")
-    # One that stays inside harms nobody, nor does a link to the folder itself.
+    # One that stays inside harms nobody, nor does a link to the folder itself, nor what is not the experiment's.
+    (folder / "mine").symlink_to(outside)
     (folder / link).unlink()
     (folder / link).symlink_to(folder)
     (tmp_path / "linked").symlink_to(folder)
@@ -241,8 +244,9 @@ def test_a_folder_name_that_no_system_takes_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["config.yaml", "checkpoints", "agents", ".lock", "status.json", "tensorboard"])
 def test_a_run_is_not_opened_through_links(tmp_path: Path, what: str) -> None:
     run = RunFolder.create(tiny_config(tmp_path), SPEC)
+    (tmp_path / "elsewhere").write_text("{}")
     (run.path / what).unlink(missing_ok=True)
-    (run.path / what).symlink_to(tmp_path)
+    (run.path / what).symlink_to(tmp_path / "elsewhere")
     assert "leads to" in refusal(lambda: RunFolder.open(run.path))
 
 
@@ -257,6 +261,13 @@ def test_the_learning_algorithm_of_a_stored_run_names_no_file(tmp_path: Path) ->
     config = resolve("3iql1vdn", "foraging", {"env_args": {"players": 4}, "train_alg": "vdn"}).config
     stranger = config.model_copy(update={"train_alg": "../../../x"})
     assert "Unknown algorithm (train_alg) '../../../x'" in refusal(lambda: member_config(stranger, "iql"))
+
+
+def test_the_replays_of_a_stored_run_are_file_names() -> None:
+    for given in ("../../x", "/x"):
+        args = BattleArgs(backend="starcraft", replay_prefix=given)
+        said = refusal(lambda args=args: make_starcraft(args, None))
+        assert said.startswith("env_args.replay_prefix: got '")
 
 
 # ------------------------------------------------------------------------------------------------------------ links

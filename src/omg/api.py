@@ -20,9 +20,11 @@ from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers
+from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
+from omg.training.obs_adapter import save_maps
 from omg.training.program import Program
 
 __all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
@@ -168,6 +170,8 @@ def _run(
 
     with folder.lock(), RunReporter(folder, config, console, quiet) as reporter:
         folder.set_status("running")
+        if program.adapters:
+            save_maps(folder.path, program.adapters)
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
         about = "sc2: built-in battle simulator" if config.env == "sc2" else ""
@@ -209,16 +213,27 @@ def _keep_prior(
         save_prior(folder, prior, card)
 
 
-def load(path: str | Path, *, trust: bool = False) -> Agent:
+def load(
+    path: str | Path, *, obs_adapter: str = "none", say: Callable[[str], None] = print, trust: bool = False
+) -> Agent:
     """Loads the best agent of a run folder, or any agent folder.
 
     Args:
         path: the folder.
+        obs_adapter: `learn` lets an agent that was trained with `obs_is_state` play without the state: a linear map
+            estimates it from observations. It is fitted in games of the agent and kept in its folder.
+        say: told how good the map is, in one line.
         trust: open the game that it names even if it is of an unknown package, whose code then runs.
+
+    Raises:
+        UserError: there is no such agent, or nothing to adapt.
     """
     prepare(use_cuda=True)
     with trusting(trust):
-        return load_agent(path)
+        agent = load_adapted(path, obs_adapter, say)
+    if obs_adapter == "learn":
+        check_adapted([agent])
+    return agent
 
 
 def evaluate(
@@ -230,6 +245,8 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
+    obs_adapter: str = "none",
+    say: Callable[[str], None] = print,
     trust: bool = False,
 ) -> Table:
     """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
@@ -242,6 +259,8 @@ def evaluate(
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
+        obs_adapter: `learn` lets everybody who was trained with `obs_is_state` play from observations; see `load`.
+        say: told how good the maps are.
         trust: open the game that the folders name even if it is of an unknown package, whose code then runs.
 
     Returns:
@@ -257,7 +276,7 @@ def evaluate(
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
     with trusting(trust):
-        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy)
+        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy, obs_adapter, say)
 
 
 def _evaluate(
@@ -268,12 +287,21 @@ def _evaluate(
     episodes: int | None,
     seed: int,
     greedy: bool,
+    obs_adapter: str,
+    say: Callable[[str], None],
 ) -> Table:
-    player = agent if isinstance(agent, Agent) else load(agent)
+    prepare(use_cuda=True)
+    if isinstance(agent, Agent) and agent.config.obs_is_state and obs_adapter == "learn":
+        raise UserError("obs_adapter: give the agent's folder, or load it with omg.load(path, obs_adapter='learn').")
+    player = agent if isinstance(agent, Agent) else load_adapted(agent, obs_adapter, say)
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:
+        if obs_adapter == "learn":
+            check_adapted([player])
         return Table(play_team(player, 256 if episodes is None else episodes, seed, epsilon))
-    mates = load_mates(Pool.open(pool), pool_set, player.config, player.env)
+    mates = load_mates(Pool.open(pool), pool_set, player.config, player.env, obs_adapter, say)
+    if obs_adapter == "learn":
+        check_adapted([player], mates.adapted)
     rows = pool_scores(
         player.env,
         stack_agents([player.policy]),

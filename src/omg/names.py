@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Collection
 from pathlib import Path
 
 from omg.errors import UserError
@@ -68,13 +69,19 @@ def inside(folder: Path, path: Path) -> Path:
     return path
 
 
-def check_links(folder: Path) -> None:
+def check_links(folder: Path, names: Collection[str] | None = None) -> None:
     """Refuses a folder with links in it, at any depth, that lead out of it; one that is not there has none.
+
+    Args:
+        folder: looked through.
+        names: entries of the folder to look at, where others do not belong to it; None for all.
 
     Raises:
         UserError: names the first of them.
     """
     for where, folders, files in os.walk(folder):
+        if names is not None and where == str(folder):
+            folders[:], files[:] = ([name for name in found if name in names] for found in (folders, files))
         for name in (*folders, *files):
             path = Path(where, name)
             if path.is_symlink():

@@ -66,6 +66,12 @@ def evaluate(
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table here.")] = None,
+    obs_adapter: Annotated[
+        str,
+        typer.Option(
+            "--obs-adapter", metavar="none|learn", help="Let who was trained with obs_is_state play from observations."
+        ),
+    ] = "none",
     trust: TrustOption = False,
 ) -> None:
     """Play test episodes with trained agents and print the results.
@@ -77,11 +83,11 @@ def evaluate(
         for option, given in (("--group", group), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
-        table = _evaluate_alone(runs, episodes, seed, greedy)
+        table = _evaluate_alone(runs, episodes, seed, greedy, obs_adapter)
     else:
         if not greedy:
             raise UserError("--explore: with --pool agents play their best actions.")
-        table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric)
+        table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric, obs_adapter)
     if csv is not None:
         try:
             table.write_csv(csv)
@@ -89,13 +95,13 @@ def evaluate(
             raise UserError(f"--csv: cannot write '{csv}' ({error.strerror}).") from None
 
 
-def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool) -> Table:
+def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool, obs_adapter: str) -> Table:
     from omg import api
     from omg.tracking import Table
 
     found: list[dict[str, Any]] = []
     for run in runs:
-        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy)
+        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy, obs_adapter=obs_adapter, say=print_lines)
         print_rows(f"{run}: {table[0]['episodes']} episodes", table)
         found += [{"run": str(run), **row} if len(runs) > 1 else row for row in table]
     return Table(found)
@@ -110,6 +116,7 @@ def _evaluate_with_pool(
     seed: int,
     which: str,
     metric: str | None,
+    obs_adapter: str,
 ) -> Table:
     from omg.errors import unknown_name
     from omg.evaluation import group_names
@@ -135,6 +142,8 @@ def _evaluate_with_pool(
             seed=seed,
             which=which,
             say=say,
+            obs_adapter=obs_adapter,
+            note=print_lines,
         )
     _print_scores(
         f"{opened.where}, set {set_name}, {episodes} episodes per team",

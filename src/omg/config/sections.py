@@ -43,6 +43,7 @@ NAMES: dict[str, Collection[str]] = {
     "action_selector": ("epsilon_greedy", "multinomial"),
     "critic": CRITICS,
     "critic_input": ("obs", "state"),
+    "obs_adapter": ("none", "learn"),
     "network_size": ("small", "big"),
     "am_model": (NO_MODEL, *OPPONENT_MODELS),
     "am_feature": ("embedding", "probabilities"),
@@ -216,6 +217,9 @@ class AgentSection(Section):
     obs_agent_id: bool = Field(True, description="The agent sees its seat number (one-hot)")
     obs_last_action: bool = Field(True, description="The agent sees its last action (one-hot)")
     obs_is_state: bool = Field(False, description="The agent sees the global state instead of its observation")
+    obs_adapter: Name = Field(
+        "none", description="learn: frozen players and priors of obs_is_state=True estimate the state from observations"
+    )
     obs_all_last_actions: bool = Field(False, description="The agent sees the last actions of all seats (one-hot)")
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from omg.config import Config
+from omg.config import Config, change_config
 from omg.controllers import LEARNER, Lineup, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError
@@ -22,9 +22,11 @@ from omg.evaluation.groups import Group, MemberName, make_groups
 from omg.modules.opponent_models import IdentityModel
 from omg.pools import Pool
 from omg.runners import EpisodeStats, Rollout, play_episodes
+from omg.training.adapting import adapt_players
 from omg.training.team import load_player
 
 Row = dict[str, Any]
+Say = Callable[[str], None]
 
 _AXIS = "agents"
 _GAMES = 1024
@@ -41,10 +43,22 @@ class Mates(NamedTuple):
     squad: Squad
     position: tuple[int, ...]
     """Number in the squad of each member."""
+    adapted: bool = False
+    """Whether some of them estimate the state from observations."""
 
 
-def load_mates(pool: Pool, which: str | None, config: Config, env: Env) -> Mates:
+def load_mates(
+    pool: Pool, which: str | None, config: Config, env: Env, obs_adapter: str = "none", say: Say = lambda message: None
+) -> Mates:
     """The players of a set of a pool (None: of all sets); those that do not fit the agent's game or view are refused.
+
+    Args:
+        pool: where they are.
+        which: their set.
+        config: of the agent they play with.
+        env: the game.
+        obs_adapter: `learn` gives players that read the state a map from observations where the agent has these only.
+        say: told the error of that map.
 
     Raises:
         UserError: no such set, nobody in it, or somebody who does not fit.
@@ -54,9 +68,13 @@ def load_mates(pool: Pool, which: str | None, config: Config, env: Env) -> Mates
             f"pool: {pool.path} is for {pool.where}, but the agent plays {env.spec.name} {env.spec.scenario}."
         )
     members = pool.members(which)
-    squad, position = build_squad([load_player(pool, member, config, env) for member in members])
+    config = change_config(config, obs_adapter=obs_adapter)
+    players, fitted = adapt_players([load_player(pool, member, config, env) for member in members], config, env)
+    if fitted is not None:
+        say(f"obs adapter of {pool.path}: {fitted.card.summary}")
+    squad, position = build_squad(players)
     names = tuple(MemberName(member.name, member.algorithm) for member in members)
-    return Mates(names, squad, tuple(position))
+    return Mates(names, squad, tuple(position), fitted is not None)
 
 
 def lineups(mates: np.ndarray, position: Sequence[int], episodes: int, turns: tuple[int, ...] | None = None) -> Lineup:

@@ -44,6 +44,7 @@ _OWNED = {
     "init_param_path": "give --pool",
     "init_from": "the agent starts from itself",
     "prior_path": "the agent has its prior",
+    "obs_adapter": "everybody sees as in training",
 }
 """Configuration keys that cannot be set here, and why."""
 _LONGEST = 2**31 - 1
@@ -154,6 +155,7 @@ def adaptation_config(config: Config, n_agents: int, games: int, episodes: int, 
         "init_param_path": None,
         "init_from": None,
         "prior_path": None,
+        "obs_adapter": "none",
     }
     return adjust(change_config(config, **{**derived, **nested(settings), **owned}), has_gpu=True)[0]
 

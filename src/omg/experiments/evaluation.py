@@ -16,8 +16,9 @@ from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
 from omg.evaluation.comparison import NO_SEED
-from omg.pools import Agent, AgentCard, Pool, load_agent
+from omg.pools import Agent, AgentCard, Pool
 from omg.tracking import RunFolder, Table
+from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import prepare
 
 Say = Callable[[str], None]
@@ -38,20 +39,29 @@ class Contestants(NamedTuple):
         return stack_agents([agent.policy for agent in self.agents])
 
 
-def load_contestants(label: str, path: str | Path, which: str = "last") -> Contestants:
+def load_contestants(
+    label: str,
+    path: str | Path,
+    which: str = "last",
+    obs_adapter: str = "none",
+    say: Say = lambda message: None,
+) -> Contestants:
     """All seeds of a run (`which` is `last` or `best`), or a single agent folder.
+
+    With `obs_adapter: learn` agents that were trained on the state play from observations; `say` is told how well the
+    maps fit.
 
     Raises:
         UserError: there is no agent.
     """
     folder = Path(path)
     if not (folder / "config.yaml").is_file():
-        agent = load_agent(folder)
+        agent = load_adapted(folder, obs_adapter, say)
         return Contestants(label, (agent.card.seed,), (agent,))
     run = RunFolder.open(folder)
     config = run.config()
     seeds = tuple(range(config.seed, config.seed + config.seeds))
-    return Contestants(label, seeds, tuple(load_agent(run.agent(seed, which)) for seed in seeds))
+    return Contestants(label, seeds, tuple(load_adapted(run.agent(seed, which), obs_adapter, say) for seed in seeds))
 
 
 def run_labels(paths: Sequence[str | Path]) -> dict[str, Path]:
@@ -81,6 +91,8 @@ def evaluate_runs(
     which: str = "last",
     scripted: Sequence[str] = (),
     say: Say = lambda message: None,
+    obs_adapter: str = "none",
+    note: Say = lambda message: None,
 ) -> Table:
     """Plays runs with the teams of a pool: all on the same teams, seats, starts and random numbers.
 
@@ -94,6 +106,8 @@ def evaluate_runs(
         which: `last` or `best` agent of each training seed.
         scripted: Scripted players to add as further agents, e.g. `random` as a floor.
         say: Told what is done.
+        obs_adapter: `learn`: who was trained with `obs_is_state` plays from observations; see `omg.load`.
+        note: Told how well the maps fit.
 
     Returns:
         Tidy scores: agent, seed, group, team, episodes, metric, mean.
@@ -106,11 +120,14 @@ def evaluate_runs(
     if not runs:
         raise UserError("runs: give at least one.")
     prepare(use_cuda=True)
-    contestants = [load_contestants(label, path, which) for label, path in runs.items()]
+    contestants = [load_contestants(label, path, which, obs_adapter, note) for label, path in runs.items()]
     first = contestants[0].agents[0]
-    arena = Arena(pool, first.env)
+    arena = Arena(pool, first.env, obs_adapter, note)
     for one in contestants:
         arena.check(one, pool_set)
+    if obs_adapter == "learn":
+        adapted = any(arena.mates(pool_set, one.agents[0].config).adapted for one in contestants)
+        check_adapted([agent for one in contestants for agent in one.agents], adapted)
     rows: list[dict[str, Any]] = []
     for one in contestants:
         what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
@@ -132,8 +149,15 @@ class Arena:
     All agents play in the same game object, because programs are compiled for each one.
     """
 
-    def __init__(self, pool: str | Path, env: Env | None = None) -> None:
+    def __init__(
+        self,
+        pool: str | Path,
+        env: Env | None = None,
+        obs_adapter: str = "none",
+        note: Say = lambda message: None,
+    ) -> None:
         self.pool = Pool.open(pool)
+        self.obs_adapter, self.note = obs_adapter, note
         self.env = env if env is not None else self.pool.make_env()
         self._mates: dict[tuple[str | None, bool], Mates] = {}
 
@@ -141,7 +165,7 @@ class Arena:
         """The members of a set (None: of all sets) for agents with a configuration."""
         key = (pool_set, config.obs_is_state)
         if key not in self._mates:
-            self._mates[key] = load_mates(self.pool, pool_set, config, self.env)
+            self._mates[key] = load_mates(self.pool, pool_set, config, self.env, self.obs_adapter, self.note)
         return self._mates[key]
 
     def check(self, contestants: Contestants, pool_set: str) -> None:

@@ -36,6 +36,7 @@ _OWNED = {
     "local_results_path": "runs are kept in the pipeline's folder",
     "save_model": "agents must be saved",
     "team": "it follows from config",
+    "obs_adapter": "everybody in a pipeline sees alike",
 }
 """Configuration keys that a pipeline sets by itself."""
 

@@ -26,7 +26,7 @@ from omg.errors import UserError, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
 from omg.names import check_links, inert
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, load_agent, read_agent_card
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, is_pool, load_agent, read_agent_card
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -83,7 +83,8 @@ def train_pool(
     """
     _check_request(counts, scripted or {}, which, episodes)
     folder = Path(folder)
-    check_links(folder)
+    if is_pool(folder):
+        check_links(folder)
     screen = Console(quiet=True) if quiet else console or Console()
     sets = _sets_by_algorithm(counts)
     configs = _configurations(folder, sets, env_config, overrides)

@@ -23,6 +23,11 @@ from omg.names import check_links, file_name, inside
 
 STAGES = ("pool", "prior", "train", "evaluate", "adapt", "report")
 RECORDS, REPLACED = "stages", "replaced"
+_ENTRIES = (
+    *(RECORDS, REPLACED, "pool", "runs", "logs", "evaluation", "adaptation", "figures"),
+    *(".lock", "pipeline.yaml", "self_play.csv", "times.csv", "report.html", "report.md"),
+)
+"""What a pipeline makes in its folder; what else is there is the user's."""
 Say = Callable[[str], None]
 
 
@@ -84,9 +89,9 @@ class Ledger:
             say: prints a line.
 
         Raises:
-            UserError: the folder has links that lead out of it.
+            UserError: what belongs to the pipeline has links that lead out of the folder.
         """
-        check_links(folder)
+        check_links(folder, _ENTRIES)
         self.folder = folder
         self.say = say
         self.remade: set[str] = set()

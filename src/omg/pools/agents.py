@@ -84,7 +84,10 @@ class Agent:
         games = obs.shape[:1] if obs.ndim == 3 else ()
         if state is None:
             if self.config.obs_is_state:
-                raise UserError("state: this agent was trained with obs_is_state=True and needs the global state.")
+                raise UserError(
+                    "state: this agent was trained with obs_is_state=True and needs the global state. Without one, "
+                    'load it with omg.load(path, obs_adapter="learn").'
+                )
             if getattr(self.policy, "reads_state", False):
                 raise UserError("state: this agent reads the game off the global state and needs it.")
             state = jnp.zeros((*games, self.spec.state_dim))

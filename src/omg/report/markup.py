@@ -50,8 +50,8 @@ _KINDS = {"Yes": "good", "better": "good", "No": "bad", "worse": "bad"}
 _STYLE_ELEMENT = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _TAG = re.compile(r"<[a-z][^<>]*>")
 _STYLE_ATTRIBUTE = re.compile(r' style="([^"]*)"')
-# Underscores within words and marks that mean something only at the start of a line are left as they are.
-_MARKDOWN = re.compile(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
+# Left as they are: underscores within words, brackets that make no link, what means something at the start of a line.
+_MARKDOWN = re.compile(r"[\\`*|~$#]|\](?=[(\[:])|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=www)\.")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _NUMBER = re.compile(r"[+\u2212-]?\d[\d,]*(\.\d+)?( %)?( \(.*\))?|\u2013|.*\d to [+\u2212-]?\d.*")
 

@@ -81,11 +81,11 @@ class RunFolder:
         Raises:
             UserError: there is none, or it has links that lead out of it.
         """
-        check_links(path)
         folder = RunFolder(path)
         if not folder.config_file.is_file():
             reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
             raise UserError(f"{path} is not a run folder: {reason}.")
+        check_links(path)
         return folder
 
     def config(self) -> Config:

@@ -196,6 +196,7 @@ class Trainer:
         lines: list[str] = []
         if self.config.learner in SUBGOAL_LEARNERS:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
+        lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.adapters.items()]
         if program.team is None:
             return lines
         names = program.team.names

@@ -23,7 +23,9 @@ from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.learners import HOPPlusLearner, SubgoalLearner, build_learner
 from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
+from omg.training.adapting import PLAYERS
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
+from omg.training.obs_adapter import Maps
 from omg.training.start import adopt, load_prior_for, starting_weights
 from omg.training.team import TeamSetup, build_team
 
@@ -78,7 +80,11 @@ class Program:
         self.partners = 0 if self.team is None else self.team.squad.size
         draw = None if self.team is None else self.team.draw
         self.learner = build_learner(config, self.spec, draw, self.partners)
-        self.prior, self.prior_card = load_prior_for(config, self.spec)
+        squad = None if self.team is None else self.team.squad
+        self.prior, self.prior_card, maps = load_prior_for(config, self.env, squad)
+        self.adapters: Maps = {**self._players_map(), **maps}
+        """Maps by which players and priors of `obs_is_state` read observations."""
+        self._check_adapters()
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
         if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
             self.learner.learns_prior = self.prior is None
@@ -91,7 +97,6 @@ class Program:
         self.iterations = self._iterations_per_chunk()
         self.seeds_axis: str | None = SEEDS_AXIS
         """Name of the mapped axis of the seeds; None where they are not mapped."""
-        squad = None if self.team is None else self.team.squad
         start = jax.jit(self._init)
         # Arguments and not constants of the program, so that other players and weights need no other compilation.
         self.init: Callable[[Array], RunState] = lambda seeds: start(seeds, self.prior, self.weights, squad)
@@ -100,6 +105,17 @@ class Program:
         self.controls: dict[str, Callable[[RunState], EpisodeStats]] = {
             name: jax.jit(partial(self._control, name=name)) for name in self.learner.controls
         }
+
+    def _players_map(self) -> Maps:
+        fitted = None if self.team is None else self.team.adapter
+        return {} if fitted is None else {PLAYERS: fitted}
+
+    def _check_adapters(self) -> None:
+        if self.config.obs_adapter == "learn" and not self.adapters:
+            raise UserError(
+                "obs_adapter: got learn, but neither a frozen player nor the prior of this run was trained with "
+                "obs_is_state=True. Allowed: none."
+            )
 
     host_seconds = 0.0
     """How long the newest chunk kept the host busy outside compiled programs."""

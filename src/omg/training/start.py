@@ -13,31 +13,45 @@ from jax import Array
 
 from omg.components.files import fill_leaves, name_leaves
 from omg.config import SUBGOAL_LEARNERS, Config
-from omg.controllers import build_mac
-from omg.envs import EnvSpec
+from omg.controllers import Squad, build_mac
+from omg.envs import Env, EnvSpec
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
 from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_prior, pool_prior
+from omg.training.adapting import ADAPTER_HINT, adapt_prior, wants_adapter
+from omg.training.obs_adapter import Maps
 
 _FIRST_LAYER = "fc1.weight"
 _ENOUGH_EXPLAINED = 0.9
 """On 8m a prior that explained 78 % cost OMG 6 to 12 points beside one with 98 % (`benchmarks/results/omg`)."""
 
 
-def load_prior_for(config: Config, spec: EnvSpec) -> tuple[Prior | None, PriorCard | None]:
+def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tuple[Prior | None, PriorCard | None, Maps]:
     """The pre-trained prior of a run with `omg_am`, and its card: `prior_path`, else the pool's; None without one.
+
+    Args:
+        config: of the run.
+        env: its game.
+        squad: frozen players of its team.
+
+    Returns:
+        The prior, its card, and the maps by which it reads observations, where it was trained on states.
 
     Raises:
         UserError: it was made for another game, view or subgoal width; names both.
     """
+    spec = env.spec
     if config.learner not in SUBGOAL_LEARNERS:
-        return None, None
+        return None, None, {}
     path = config.prior_path
     if path is None and config.init_param_path is not None:
         path = pool_prior(config.init_param_path)
     if path is None:
-        return None, None
+        return None, None, {}
     prior, card = load_prior(path)
+    maps: Maps = {}
+    if wants_adapter(config, card.obs_is_state) and (card.env, card.scenario) == (spec.name, spec.scenario):
+        prior, card, maps = adapt_prior(prior, card, env, squad)
     width = spec.state_dim if config.obs_is_state else spec.obs_dim
     for key, stored, needed in (
         ("env", card.env, spec.name),
@@ -50,9 +64,10 @@ def load_prior_for(config: Config, spec: EnvSpec) -> tuple[Prior | None, PriorCa
         if stored != needed:
             raise UserError(
                 f"prior_path: the prior {path} was made with {key}={stored} ({card.features} input features), but the "
-                f"run has {key}={needed} ({width} features). Pre-train one for this run, or change {key}."
+                f"run has {key}={needed} ({width} features). Pre-train one for this run, or change {key}"
+                f"{ADAPTER_HINT if key == 'obs_is_state' and stored else ''}."
             )
-    return prior, card
+    return prior, card, maps
 
 
 def about_prior(card: PriorCard | None) -> str:

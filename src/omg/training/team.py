@@ -12,6 +12,8 @@ from omg.controllers import TeamPart as DrawnPart
 from omg.envs import Env
 from omg.errors import UserError
 from omg.pools import Agent, Member, Pool
+from omg.training.adapting import ADAPTER_HINT, adapt_players, wants_adapter
+from omg.training.obs_adapter import Fitted
 
 UNTRAINED = "untrained"
 """Name of the frozen players of a team that has no pool."""
@@ -24,6 +26,8 @@ class TeamSetup(NamedTuple):
     squad: Squad
     names: tuple[str, ...]
     """Of the players, by their number in the squad."""
+    adapter: Fitted | None = None
+    """By which those of the players that read the state estimate it; None where nobody does so."""
 
 
 def build_team(config: Config, env: Env) -> TeamSetup | None:
@@ -55,6 +59,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
                 names.append(name)
                 players.append(player)
         drawn.append((part.seats, [names.index(name) for name, _ in found]))
+    players, adapter = adapt_players(players, config, env)
     squad, position = build_squad(players)
     numbered = [DrawnPart(seats, tuple(position[index] for index in indices)) for seats, indices in drawn]
     ordered = sorted(range(len(names)), key=lambda index: position[index])
@@ -67,7 +72,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
             f"{', '.join(map(str, env.spec.learner_seats or ()))} of {env.spec.name} ({error}). "
             f"With is_agent_shift=False it has the seats of its place in the name."
         ) from error
-    return TeamSetup(draw, squad, tuple(names[index] for index in ordered))
+    return TeamSetup(draw, squad, tuple(names[index] for index in ordered), adapter)
 
 
 def _untrained(config: Config, env: Env, part: TeamPart, number: int) -> list[tuple[str, Any]]:
@@ -91,6 +96,8 @@ def _from_pool(config: Config, env: Env, pool: Pool, part: TeamPart) -> list[tup
 def load_player(pool: Pool, member: Member, config: Config, env: Env) -> Any:
     """A pool member that fits the game and the view of a configuration, as a `controllers.Player`.
 
+    With `obs_adapter: learn` one that reads the state fits as well; `adapt_players` then gives it a map.
+
     Raises:
         UserError: it was made for another game or for the other `obs_is_state`; names both.
     """
@@ -104,12 +111,13 @@ def load_player(pool: Pool, member: Member, config: Config, env: Env) -> Any:
                 f"init_param_path: {pool.path} has players for {spec.name} {spec.scenario}, but the run plays "
                 f"{env.spec.name} {env.spec.scenario} ({key}: {getattr(spec, key)} against {getattr(env.spec, key)})."
             )
-    if loaded.config.obs_is_state != config.obs_is_state:
+    theirs = loaded.config.obs_is_state
+    if theirs != config.obs_is_state and not wants_adapter(config, theirs):
         widths = {True: spec.state_dim, False: spec.obs_dim}
         raise UserError(
             f"obs_is_state: the run has {config.obs_is_state} ({widths[config.obs_is_state]} input features), but "
             f"'{member.name}' in {pool.path} was trained with obs_is_state={loaded.config.obs_is_state} "
             f"({widths[loaded.config.obs_is_state]} features). Set obs_is_state={loaded.config.obs_is_state}, or train "
-            f"a pool with obs_is_state={config.obs_is_state}."
+            f"a pool with obs_is_state={config.obs_is_state}{ADAPTER_HINT if theirs else ''}."
         )
     return loaded.policy

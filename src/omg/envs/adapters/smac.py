@@ -19,6 +19,7 @@ from omg.envs.adapters.host import GameFaultError, HostEnv, HostStep, Seen
 from omg.envs.base import Env, EnvSpec
 from omg.envs.battle import MAPS, Battle, BattleArgs
 from omg.errors import UserError, unknown_name
+from omg.names import file_name
 
 METRICS = ("battle_won", "dead_allies", "dead_enemies")
 INSTALL = "pip install 'omg-marl[sc2]'"
@@ -150,6 +151,8 @@ class RealGame:
 
 def make_starcraft(args: BattleArgs, seed: int | None) -> Any:
     """SMAC's `StarCraft2Env` with the options of `sc2`; starts no game yet."""
+    if args.replay_prefix:
+        file_name("env_args.replay_prefix", args.replay_prefix)
     given = {name: value for name, value in args.model_dump().items() if name not in _NOT_SMACS}
     for name in _NEWER:
         if given[name] == type(args).model_fields[name].default:

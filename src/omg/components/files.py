@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 _WRITING, _OLD = ".writing-", ".old-"
+_MOST_LEVELS = 64
+"""Of a JSON file; ours have fewer than ten."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -41,6 +43,29 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Replaces `path` by `value` as JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file that may be damaged or a stranger's.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not JSON, or nested too deeply to be anything of ours.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested more than {_MOST_LEVELS} levels deep")
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 @contextmanager
@@ -121,8 +146,15 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Reads what `save_arrays` wrote."""
-    return load_file(path)
+    """Reads what `save_arrays` wrote.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        return load_file(path)
+    except (SafetensorError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
 def _bits(value: Any) -> np.ndarray:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from omg.components.files import write_json
+from omg.components.files import read_json, write_json
 from omg.errors import UserError
 
 STAGES = ("pool", "prior", "train", "evaluate", "adapt", "report")
@@ -85,7 +85,7 @@ class Ledger:
     def record(self, part: Part) -> Record | None:
         """What is known of a part; None if nothing, or if its record cannot be read."""
         try:
-            return Record(**json.loads(self._path(part).read_text(encoding="utf-8")))
+            return Record(**read_json(self._path(part)))
         except (OSError, ValueError, TypeError):
             return None
 

@@ -156,7 +156,11 @@ def load_agent(path: str | Path) -> Agent:
     env = make_env(config.env, **config.env_args)
     _check_game(folder, card.spec, env.spec)
     try:
-        policy = fill_leaves(_template(config, env.spec, card.partners), arrays).tested()
+        template = _template(config, env.spec, card.partners)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / CARD} is damaged: no agent has such sizes ({error}).") from None
+    try:
+        policy = fill_leaves(template, arrays).tested()
     except ShapeMismatchError as error:
         raise UserError(
             f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with {_settings(config)}: {error}."

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from omg.components.files import checksum, load_arrays, name_leaves, new_folder, save_arrays, write_json
+from omg.components.files import checksum, load_arrays, name_leaves, new_folder, read_json, save_arrays, write_json
 from omg.errors import UserError
 
 WEIGHTS = "weights.safetensors"
@@ -41,13 +41,13 @@ def write_bundle(folder: Path, what: str, tree: Any, card_file: str, card: Mappi
     return folder
 
 
-def read_bundle(folder: Path, card_file: str, build: Callable[..., Card]) -> tuple[Card, dict[str, np.ndarray]]:
+def read_bundle(folder: Path, card_file: str, build: type[Card]) -> tuple[Card, dict[str, np.ndarray]]:
     """Reads what `write_bundle` wrote.
 
     Args:
         folder: Where it is.
         card_file: Name of the card.
-        build: Makes the card of its stored values, given by name.
+        build: Dataclass of the card.
 
     Returns:
         The card, and the arrays by path.
@@ -57,9 +57,9 @@ def read_bundle(folder: Path, card_file: str, build: Callable[..., Card]) -> tup
     """
     path = folder / card_file
     try:
-        stored = json.loads(path.read_text())
+        stored = read_json(path)
         version, digest = stored.pop("format"), stored.pop("sha256")
-        card = build(**stored)
+        card = TypeAdapter(build).validate_python(stored)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged: {type(error).__name__}: {error}.") from None
     if version != _FORMAT:
@@ -67,4 +67,7 @@ def read_bundle(folder: Path, card_file: str, build: Callable[..., Card]) -> tup
     weights = folder / WEIGHTS
     if not weights.is_file() or checksum(weights) != digest:
         raise UserError(f"{weights} is damaged: its checksum does not match {card_file}.")
-    return card, load_arrays(weights)
+    try:
+        return card, load_arrays(weights)
+    except ValueError as error:
+        raise UserError(f"{weights} is damaged: {error}.") from None

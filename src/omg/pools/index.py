@@ -7,7 +7,6 @@ it again first, so that processes which add at the same time do not lose each ot
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections import Counter
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from omg.components.files import checksum, new_folder, whole_folder
+from omg.components.files import checksum, new_folder, read_json, whole_folder
 from omg.controllers.scripted import ScriptedPlayer, build_scripted
 from omg.envs import EnvSpec, make_env
 from omg.errors import UserError, unknown_name
@@ -264,7 +263,7 @@ class Pool:
                 f"{self.path}: the member '{member.name}' is damaged: {weights} is not what was added to the pool."
             )
         try:
-            card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+            card = read_json(folder / CARD)
             origin = card["algorithm"], card["seed"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"

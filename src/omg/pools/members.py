@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from omg.components.files import write_json
+from omg.components.files import read_json, write_json
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
 
@@ -91,7 +90,7 @@ def read_index(path: Path) -> PoolIndex:
         reason = f"it has no {INDEX}" if path.is_dir() else "there is no such folder"
         raise UserError(f"{path} is not a pool: {reason}. `omg pool train` makes one.")
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
+        stored = read_json(file)
         version = stored.pop("format")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file} is damaged: {type(error).__name__}: {error}.") from None

@@ -53,7 +53,10 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
     card, arrays = read_bundle(folder, PRIOR_CARD, PriorCard)
     shape: Any = None if card.map_shape is None else tuple(card.map_shape)
     key = jax.random.PRNGKey(0)
-    template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=shape, key=key))
+    try:
+        template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=shape, key=key))
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / PRIOR_CARD} is damaged: no prior has such sizes ({error}).") from None
     try:
         prior = fill_leaves(template, arrays)
     except ShapeMismatchError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from omg.components.files import write_json, write_text
+from omg.components.files import read_json, write_json, write_text
 from omg.config import Config, parse_config, read_yaml, write_yaml
 from omg.errors import UserError
 from omg.tracking.table import Table, read_metrics
@@ -112,8 +111,8 @@ class RunFolder:
     def status(self) -> str:
         """The recorded status; `running` also after a crash."""
         try:
-            return str(json.loads((self.path / "status.json").read_text())["status"])
-        except (OSError, ValueError, KeyError):
+            return str(read_json(self.path / "status.json")["status"])
+        except (OSError, ValueError, KeyError, TypeError):
             return "running"
 
     def metrics(self) -> Table:

@@ -6,7 +6,6 @@ A checkpoint is a folder named after the number of episodes: `state.safetensors`
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from omg.components.files import (
     ShapeMismatchError,
@@ -23,6 +22,7 @@ from omg.components.files import (
     load_arrays,
     name_leaves,
     new_folder,
+    read_json,
     remove_leftovers,
     save_arrays,
     write_json,
@@ -93,7 +93,10 @@ def load_newest(folder: Path, template: Any, say: Callable[[str], None]) -> tupl
     for path in reversed(candidates):
         problem = _damage(path)
         if problem is None:
-            return _read(path, template, say)
+            try:
+                return _read(path, template, say)
+            except (OSError, ValueError) as error:  # Damaged before its checksum was taken.
+                problem = f"it cannot be read: {error}"
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")
     if candidates:
         raise UserError(f"All {len(candidates)} checkpoints in {folder} are damaged; the run cannot be resumed.")
@@ -113,17 +116,21 @@ def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
         None when there is no such checkpoint.
     """
     for path in reversed(list_checkpoints(folder)):
-        if _damage(path) is None:
+        if _damage(path) is not None:
+            continue
+        try:
             with safe_open(path / _STATE, framework="numpy") as file:
                 names = [name for name in file.keys() if name.startswith(_LEARNER_PREFIX)]  # noqa: SIM118
                 return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name)[index] for name in names}
+        except (SafetensorError, OSError, IndexError, TypeError):  # Damaged before its checksum was taken.
+            continue
     return None
 
 
 def _damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        manifest = json.loads((path / _MANIFEST).read_text())
+        manifest = read_json(path / _MANIFEST)
         version, expected = manifest["format"], {name: manifest["files"][name] for name in (_STATE, _HOST)}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{_MANIFEST} cannot be read: {type(error).__name__}"
@@ -142,16 +149,17 @@ def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunSta
     buffer = {leaf: shape for leaf, shape in name_leaves(template).items() if leaf.startswith(_BUFFER_PREFIX)}
     if not any(leaf in arrays for leaf in buffer):
         say("the checkpoint has no replay buffer (save_buffer=False): it fills anew, the run will not be the same")
-        arrays["stored"] = np.zeros_like(arrays["stored"])
+        arrays["stored"] = np.zeros((), np.int32)
     for leaf, shape in buffer.items():
         rows = arrays.get(leaf, np.zeros((shape.shape[0], 0, *shape.shape[2:]), _numpy_type(shape.dtype)))
-        missing = max(shape.shape[1] - rows.shape[1], 0)
-        arrays[leaf] = np.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
+        if rows.ndim == len(shape.shape):  # If not, `fill_leaves` names the difference.
+            missing = max(shape.shape[1] - rows.shape[1], 0)
+            arrays[leaf] = np.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
     try:
         state = fill_leaves(template, arrays)
     except ShapeMismatchError as error:
         raise UserError(f"Checkpoint {path} does not fit this configuration: {error}.") from None
-    return jax.device_put(state), json.loads((path / _HOST).read_text())
+    return jax.device_put(state), read_json(path / _HOST)
 
 
 def _numpy_type(dtype: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic import TypeAdapter
 
 from omg.config import SUBGOAL_LEARNERS
 from omg.errors import UserError
@@ -80,9 +81,13 @@ class Progress:
     """Seed -> best test value of the success metric."""
     streak: int = 0
     """Consecutive tests that reached `early_stop_value`."""
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, list[dict[str, int | float]]] = field(default_factory=dict)
+    """`Summary.dump`."""
     record: int = 0
     """`Reporter.position` when the checkpoint was written."""
+
+
+_PROGRESS = TypeAdapter(Progress)
 
 
 class Outcome(NamedTuple):
@@ -185,10 +190,22 @@ class Trainer:
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
             return program.init(seeds), Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
         state, host = found
-        progress = Progress(**host)
+        progress = self._checked_progress(host)
         self.reporter.rewind(progress.record)
         self.reporter.say(f"resuming at t_env {int(state.t_env.min()):,}")
         return state, progress
+
+    def _checked_progress(self, host: Any) -> Progress:
+        """The host's counters, if they are those of a run with so many seeds."""
+        try:
+            progress = _PROGRESS.validate_python(host)
+            lengths = {len(progress.tested_at), len(progress.newest_test), *map(len, progress.summary.values())}
+            if lengths != {len(self.seeds)}:
+                raise ValueError(f"it is not of {len(self.seeds)} seed(s)")
+        except ValueError as error:
+            reason = " ".join(str(error).split()[:30])
+            raise UserError(f"The newest checkpoint in {self.checkpoints} is damaged: host.json: {reason}.") from None
+        return progress
 
     def _about_the_team(self) -> list[str]:
         """What a user should know about the frozen players, the prior and the size of an update."""

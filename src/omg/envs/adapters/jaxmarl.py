@@ -34,7 +34,9 @@ class JaxMARLArgs(SharedArgs):
     """`env_args` of `jaxmarl`."""
 
     key: str = Field("MPE_simple_spread_v3", description="JaxMARL's name of the game")
-    time_limit: int | None = Field(None, ge=1, description="steps until an episode is cut; the game's own if empty")
+    time_limit: int | None = Field(
+        None, ge=1, le=30_000, description="steps until an episode is cut; the game's own if empty"
+    )
 
 
 class _World(NamedTuple):

@@ -22,7 +22,9 @@ class BattleArgs(BaseModel):
     start: Literal["standard", "random"] = Field(
         "standard", description="two facing blocks, or surrounded/reflected starts as in SMACv2"
     )
-    episode_limit: int | None = Field(None, ge=1, description="steps until an episode is cut; the map's own if empty")
+    episode_limit: int | None = Field(
+        None, ge=1, le=30_000, description="steps until an episode is cut; the map's own if empty"
+    )
     step_mul: int = Field(8, ge=1, le=64, description="game ticks per step")
     move_amount: float = Field(2.0, gt=0, description="how far a move order reaches, in cells")
     obs_all_health: bool = Field(True, description="the health of visible units is observed")

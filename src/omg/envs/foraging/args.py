@@ -12,7 +12,7 @@ from omg.errors import UserError
 FOOD_GAP = 2
 """No two foods lie within this Manhattan distance."""
 
-Level = Annotated[int, Field(ge=1)]
+Level = Annotated[int, Field(ge=1, le=1000)]
 LevelOrLevels = Level | tuple[Level, ...]
 
 
@@ -26,19 +26,21 @@ class ForagingArgs(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rows: int = Field(8, ge=3, description="height of the field in cells")
-    cols: int = Field(8, ge=3, description="width of the field in cells")
-    players: int = Field(2, ge=1, description="number of seats")
-    max_food: int = Field(3, ge=1, description="number of foods at the start of a game")
+    rows: int = Field(8, ge=3, le=100, description="height of the field in cells")
+    cols: int = Field(8, ge=3, le=100, description="width of the field in cells")
+    players: int = Field(2, ge=1, le=100, description="number of seats")
+    max_food: int = Field(3, ge=1, le=1000, description="number of foods at the start of a game")
     min_player_level: LevelOrLevels = Field(1, description="lowest player level, or one per player (dealt at random)")
     max_player_level: LevelOrLevels = Field(3, description="highest player level, or one per player (dealt at random)")
     min_food_level: LevelOrLevels = Field(1, description="lowest food level, or one per food (dealt at random)")
     max_food_level: LevelOrLevels | None = Field(
         None, description="highest food level, or one per food; empty: the sum of the three lowest player levels"
     )
-    sight: int | None = Field(None, ge=1, description="how many cells a player sees in each direction; empty: all")
+    sight: int | None = Field(
+        None, ge=1, le=100, description="how many cells a player sees in each direction; empty: all"
+    )
     force_coop: bool = Field(False, description="every food has the highest level")
-    episode_limit: int = Field(50, ge=1, description="steps until a game is cut")
+    episode_limit: int = Field(50, ge=1, le=30_000, description="steps until a game is cut")
     normalize_reward: bool = Field(True, description="scale rewards so that all foods together are worth 1")
     penalty: float = Field(0.0, ge=0, description="what each player pays for loading in vain")
     observe_agent_levels: bool = Field(True, description="players see each other's levels and their own")

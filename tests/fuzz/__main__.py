@@ -19,7 +19,7 @@ from typing import Any
 from .cases import COUNTS, PARTS, begin, work
 from .harness import scratch_root
 
-_BATCH = 25
+_BATCH = 10
 
 
 def main() -> int:

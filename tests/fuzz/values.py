@@ -116,12 +116,13 @@ def nested(depth: int) -> Any:
     return found
 
 
-def places(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Every (container, key) of a tree of mappings and lists."""
+def places(tree: Any, levels: int = 30) -> Iterator[tuple[Any, Any]]:
+    """Every (container, key) of a tree of mappings and lists, down to some level."""
     pairs = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, inner in list(pairs):
         yield tree, key
-        yield from places(inner)
+        if levels:
+            yield from places(inner, levels - 1)
 
 
 def changed_tree(random: Random, tree: Any) -> Any:

@@ -127,11 +127,15 @@ def show(pool: PoolArgument, member: Annotated[str, typer.Argument(metavar="MEMB
 
 def read_counts(option: str, text: str) -> dict[str, int]:
     """Numbers of members: `iql=4,vdn=3` -> `{"iql": 4, "vdn": 3}`."""
+    from omg.experiments.pool import MOST_MEMBERS
+
     counts: dict[str, int] = {}
     for part in text.split(","):
         algorithm, _, number = part.strip().partition("=")
-        if not algorithm or not number.isdecimal() or int(number) < 1:
-            raise UserError(f"{option}: got '{part.strip()}'; write ALG=N with N of 1 or more, e.g. iql=4,vdn=3.")
+        if not algorithm or not number.isdecimal() or len(number) > 5 or not 1 <= int(number) <= MOST_MEMBERS:
+            raise UserError(
+                f"{option}: got '{part.strip()}'; write ALG=N with N of 1 to {MOST_MEMBERS}, e.g. iql=4,vdn=3."
+            )
         if algorithm in counts:
             raise UserError(f"{option}: {algorithm} is named twice.")
         counts[algorithm] = int(number)

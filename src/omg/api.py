@@ -22,6 +22,7 @@ from omg.tracking import RunFolder, RunReporter, Table, check_trackers
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
+from omg.training.memory import check_memory
 from omg.training.program import Program
 
 __all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
@@ -86,6 +87,7 @@ def train_config(config: Config, *, console: Console | None = None, quiet: bool 
     has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
     config, notes = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
+    check_memory(program)
     folder = RunFolder.create(config, program.spec.scenario)
     return _run(folder, program, notes, console, quiet)
 
@@ -98,7 +100,9 @@ def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = 
         raise UserError(f"{folder}: this run is already {opened.status()}.")
     check_trackers(config)
     prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
-    return _run(opened, build_program(config), [], console, quiet)
+    program = build_program(config)
+    check_memory(program)
+    return _run(opened, program, [], console, quiet)
 
 
 def _run(folder: RunFolder, program: Program, notes: list[str], console: Console | None, quiet: bool) -> Run:
@@ -134,7 +138,7 @@ def _run(folder: RunFolder, program: Program, notes: list[str], console: Console
         except BaseException as error:
             folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
-        t_env = int(outcome.state.t_env.min())
+        t_env = int(outcome.state.t_env.numpy().min())
         folder.set_status(outcome.status, t_env=t_env)
         if outcome.status == "interrupted":
             reporter.say(f"saved at t_env {t_env:,}; continue with: omg resume {folder.path}")
@@ -191,6 +195,8 @@ def evaluate(
     """
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed: got {seed}, allowed: 0 to {2**32 - 1}.")
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
     player = agent if isinstance(agent, Agent) else load(agent)

@@ -31,7 +31,7 @@ def damage_case(random: Random, material: Material) -> Case:
     damaged: list[str] = []
 
     def prepare(folder: Path) -> None:
-        material.link(folder)
+        material.copy(folder, f"{pattern} {reader if isinstance(reader, list) else 'run pool'}")
         path = draw.choice(sorted(folder.glob(pattern)))
         damaged.append(str(path.relative_to(folder)))
         if draw.random() < 0.03:

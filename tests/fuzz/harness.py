@@ -81,6 +81,7 @@ def _stop(*_: Any, **__: Any) -> Any:
 @contextlib.contextmanager
 def stubs(deep: bool = False) -> Iterator[None]:
     """Cuts off what takes long. With `deep` a run is cut off after it has read its checkpoint."""
+    import omg.envs.adapters.jaxmarl
     import omg.experiments.adaptation
     import omg.experiments.pipeline
     import omg.experiments.processes
@@ -100,6 +101,7 @@ def stubs(deep: bool = False) -> Iterator[None]:
         (omg.experiments.adaptation.Meeting, "random_rows"),
         (omg.experiments.processes, "_start"),
         (omg.report.toy, "toy_experiment"),
+        (omg.envs.adapters.jaxmarl, "build_jaxmarl"),  # Compiles much of its game to learn its sizes.
         (omg.training.bench, "measure_play"),
         (omg.training.bench, "measure_learning"),
         (omg.training.bench, "measure_training"),

@@ -17,12 +17,12 @@ def line_case(random: Random, material: Material) -> Case:
     words = [*command.split(), *_COMMANDS[command](random)]
     for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
         words = _disturbed(random, words)
-    return Case(words, lambda folder: _files(folder, material))
+    return Case(words, lambda folder: _files(folder, material, words))
 
 
-def _files(folder: Path, material: Material) -> None:
+def _files(folder: Path, material: Material, words: list[str]) -> None:
     """What paths in a line can meet: a run, a pool, agents, a file, an empty folder."""
-    material.link(folder)
+    material.copy(folder, " ".join(words))
     (folder / "file").write_text("x")
     (folder / "empty").mkdir()
 
@@ -126,7 +126,7 @@ def assignment(random: Random) -> tuple[str, str]:
 
 def _settings(random: Random, most: int = 4) -> list[str]:
     words: list[str] = []
-    for _ in range(random.randint(0, most)):
+    for _ in range(random.choice((0, 0, 1, 1, most))):
         key, value = assignment(random)
         if random.random() < 0.08:
             key = random.choice((mutated(random, key), word(random), f"{key}.x", f"{key}.{key}", key + "." * 50, ""))

@@ -45,10 +45,11 @@ class Material:
         shutil.copytree(folder / "prior", folder / "pool" / "prior")
         self._pipeline()
 
-    def link(self, folder: Path) -> None:
-        """Puts everything into `folder` under its name, to be changed at will."""
+    def copy(self, folder: Path, text: str) -> None:
+        """Puts what `text` names into `folder`, to be changed at will."""
         for entry in self.folder.iterdir():
-            shutil.copytree(entry, folder / entry.name)
+            if entry.name in text:
+                shutil.copytree(entry, folder / entry.name)
 
     def _config(self, algorithm: str, env: str, env_args: dict[str, Any]) -> Any:
         from omg.config import adjust, resolve
@@ -63,8 +64,8 @@ class Material:
 
         from omg.tracking import RunFolder
         from omg.training.checkpoint import save_checkpoint
-        from omg.training.loop import Progress
         from omg.training.program import Program
+        from omg.training.progress import Progress
 
         run = RunFolder.create(config, "field")
         program = Program(config)

@@ -14,17 +14,17 @@ from .material import Material
 from .values import STRANGE, changed_tree, mutated, word
 
 
-def plan_case(random: Random, material: Material) -> Case:
+def plan_case(random: Random, _material: Material) -> Case:
     """`omg pipeline FILE` with a plan that is not as it should be, now and then with further words."""
     data = _plan(random)
-
-    def prepare(folder: Path) -> None:
-        material.link(folder)
-        (folder / "plan.yaml").write_bytes(data)
-
     words = ["pipeline", "plan.yaml", *(["--output", "out"] if random.random() < 0.5 else [])]
     if random.random() < 0.1:
         words.append(f"{random.choice(('train', 'pool', 'agents', 'report'))}.{word(random)}={word(random)}")
+
+    def prepare(folder: Path) -> None:
+        (folder / "pool").mkdir()  # Plans speak of a pool; one that is there is never the right one.
+        (folder / "plan.yaml").write_bytes(data)
+
     return Case(words, prepare, about=data.decode("utf-8", "replace")[:4000])
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from omg.cli.jobs import JobsOption, share_gpu
+from omg.cli.jobs import MOST_EPISODES, JobsOption, share_gpu
 from omg.cli.lists import EnvConfigOption, read_words
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
@@ -50,7 +50,9 @@ def train(
         list[str] | None, typer.Option(metavar="SCRIPT:SET", help="Adds a scripted player; may be repeated.")
     ] = None,
     which: Annotated[str, typer.Option(metavar="best|last", help="Which agent of a seed becomes the member.")] = "best",
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes in which each member is measured.")] = 256,
+    episodes: Annotated[
+        int, typer.Option(min=1, max=MOST_EPISODES, help="Episodes in which each member is measured.")
+    ] = 256,
     env_config: EnvConfigOption = None,
     jobs: JobsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,

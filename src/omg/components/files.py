@@ -100,6 +100,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 def whole_folder(path: Path) -> Path:
     """`path`, or the version before it if a process was killed while `new_folder` replaced it."""
+    if not path.name:  # The folder one is in, which nobody replaces.
+        return path
     old = path.with_name(_OLD + path.name)
     return old if old.exists() and not path.exists() else path
 

@@ -45,17 +45,16 @@ class ConfigLoader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's attribute)
 
-    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping whose keys are text as written; a key that is given twice is refused."""
-        if isinstance(node, yaml.MappingNode):
-            written: set[str] = set()
-            for key, _ in node.value:
-                if not isinstance(key, yaml.ScalarNode):
-                    raise ConstructorError(None, None, "a key must be a word", key.start_mark)
-                if key.value in written:
-                    raise ConstructorError(None, None, f"the key '{key.value}' is given twice", key.start_mark)
-                written.add(key.value)
-                key.tag = "tag:yaml.org,2002:str"
+        written: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConstructorError(None, None, "a key must be a word", key.start_mark)
+            if key.value in written:
+                raise ConstructorError(None, None, f"the key '{key.value}' is given twice", key.start_mark)
+            written.add(key.value)
+            key.tag = "tag:yaml.org,2002:str"
         return super().construct_mapping(node, deep)
 
 

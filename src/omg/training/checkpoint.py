@@ -34,6 +34,7 @@ _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
 _BUFFER_PREFIX = "storage."
 _LEARNER_PREFIX = "learner."
+_STEPS = "t_env"
 
 
 def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with_buffer: bool, keep: int) -> Path:
@@ -146,6 +147,9 @@ def _damage(path: Path) -> str | None:
 
 def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunState, dict[str, Any]]:
     arrays = load_arrays(path / _STATE)
+    if _STEPS in arrays:  # Written when a run could count only to 2^31.
+        low = arrays.pop(_STEPS).astype(np.uint32)
+        arrays |= {f"{_STEPS}.high": np.zeros_like(low), f"{_STEPS}.low": low}
     buffer = {leaf: shape for leaf, shape in name_leaves(template).items() if leaf.startswith(_BUFFER_PREFIX)}
     if not any(leaf in arrays for leaf in buffer):
         say("the checkpoint has no replay buffer (save_buffer=False): it fills anew, the run will not be the same")

@@ -81,7 +81,7 @@ def _needs(program: Program) -> list[_Need]:
         _Need("buffer_size", config.buffer_size, "episodes", episode),
         _Need("batch_size_run", config.batch_size_run, "games", 2 * episode),
         _Need("batch_size", config.batch_size, "episodes", 2 * episode * program.sequences / config.batch_size),
-        _Need("seeds", seeds, "networks with their optimisers", weights),
+        _Need("seeds", seeds, f"networks of width {config.rnn_hidden_dim:,}", weights),
     ]
     if program.learner.examines:
         needs.append(_Need("test_nepisode", config.test_nepisode, "episodes", 2 * episode))

@@ -252,7 +252,7 @@ def test_types_in_words() -> None:
     assert describe_field(Config.model_fields["hypernet_layers"]) == "a whole number >= 1 and <= 2"
     assert describe_field(Config.model_fields["early_stop_value"]) == "a number or None"
     assert describe_field(ENVS["sc2"].args.model_fields["start"]) == "one of standard, random"
-    assert describe_field(ENVS["sc2"].args.model_fields["episode_limit"]) == "a whole number >= 1 or None"
+    assert describe_field(ENVS["sc2"].args.model_fields["episode_limit"]) == "a whole number >= 1 and <= 30000 or None"
     assert describe_field(Example.model_fields["size"]) == "a whole number or None"
     assert describe_field(Example.model_fields["levels"]) == "a list"
 

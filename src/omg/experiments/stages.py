@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
 
 from omg.components.files import read_json, write_json
 from omg.errors import UserError
@@ -68,8 +70,11 @@ class Record:
 
     fingerprint: str
     status: Literal["begun", "done"]
-    seconds: float
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Wall time so far, interruptions left out."""
+
+
+_RECORD = TypeAdapter(Record)
 
 
 class Ledger:
@@ -85,8 +90,8 @@ class Ledger:
     def record(self, part: Part) -> Record | None:
         """What is known of a part; None if nothing, or if its record cannot be read."""
         try:
-            return Record(**read_json(self._path(part)))
-        except (OSError, ValueError, TypeError):
+            return _RECORD.validate_python(read_json(self._path(part)))
+        except (OSError, ValueError):
             return None
 
     def is_done(self, part: Part) -> bool:

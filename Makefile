@@ -5,18 +5,21 @@
 #   LOCKED=1            install the exact versions of constraints.txt
 #   TEST_WORKERS=2      processes that run the tests; each compiles for itself
 #   BENCH_SECONDS=40    how long `make bench` measures
+#   FUZZ_SECONDS=1500   how long `make fuzz` takes at most; FUZZ_SEED=1 chooses what it generates
 
 PYTHON ?= python3
 LOCKED ?= 0
 TEST_WORKERS ?= 2
 BENCH_SECONDS ?= 40
+FUZZ_SECONDS ?= 1500
+FUZZ_SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CONSTRAINTS := $(if $(filter 1,$(LOCKED)),--constraint constraints.txt)
 INSTALLED := $(VENV)/.installed$(if $(filter 1,$(LOCKED)),-locked)
 
-.PHONY: help install demo test check bench docs clean
+.PHONY: help install demo test check fuzz bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -35,6 +38,9 @@ check: $(INSTALLED)  ## Style, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+fuzz: $(INSTALLED)  ## Generated command lines, plans and damaged files: none may end in a traceback
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 bench: $(INSTALLED)  ## Measure the speed of this machine
 	$(BIN)/omg bench --seconds $(BENCH_SECONDS)

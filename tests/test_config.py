@@ -194,10 +194,14 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
         ("lr", None, "lr: got None; expected a number > 0. Learning rate of the agent."),
         ("gamma", 1.01, "gamma: got 1.01 (a number); expected a number >= 0 and <= 1. Discount factor."),
         ("seed", True, "seed: got True (a truth value); expected a whole number >= 0 and <= 2147483647. Seed"),
-        ("batch_size", "32", "batch_size: got '32' (text); expected a whole number >= 1. Episodes"),
-        ("batch_size", 1.5, "batch_size: got 1.5 (a number); expected a whole number >= 1. Episodes"),
+        ("batch_size", "32", "batch_size: got '32' (text); expected a whole number >= 1 and <= 1000000. Episodes"),
+        ("batch_size", 1.5, "batch_size: got 1.5 (a number); expected a whole number >= 1 and <= 1000000. Episodes"),
         ("save_model", 1, "save_model: got 1 (a whole number); expected True or False. Write checkpoints."),
-        ("keep_checkpoints", 1, "keep_checkpoints: got 1 (a whole number); expected a whole number >= 2."),
+        (
+            "keep_checkpoints",
+            1,
+            "keep_checkpoints: got 1 (a whole number); expected a whole number >= 2 and <= 1000000.",
+        ),
         ("name", "../up", "name: got '../up'; allowed: letters, digits and . + - _."),
         ("name", 3, "name: got 3 (a whole number); expected text."),
         ("env_args", 3, "env_args: got 3 (a whole number); expected a mapping."),
@@ -248,9 +252,7 @@ def test_types_in_words() -> None:
     assert describe_field(Config.model_fields["hypernet_layers"]) == "a whole number >= 1 and <= 2"
     assert describe_field(Config.model_fields["early_stop_value"]) == "a number or None"
     assert describe_field(ENVS["sc2"].args.model_fields["start"]) == "one of standard, random"
-    assert describe_field(ENVS["sc2"].args.model_fields["episode_limit"]) == (
-        "a whole number >= 1 and <= 100000 or None"
-    )
+    assert describe_field(ENVS["sc2"].args.model_fields["episode_limit"]) == "a whole number >= 1 and <= 30000 or None"
     assert describe_field(Example.model_fields["size"]) == "a whole number or None"
     assert describe_field(Example.model_fields["levels"]) == "a list"
 

@@ -119,7 +119,7 @@ def test_a_map_is_kept_and_checked(
     nan = copy("nan")
     save_maps(nan, {"agent": Fitted(ObsAdapter(*(jnp.full(s, jnp.nan) for s in ((2, 9, 9), (2, 9)))), fitted.card)})
     for folder, spec, message in (
-        (cut, again.spec, "obs_adapter.safetensors is damaged: its checksum does not match obs_adapter.json."),
+        (cut, again.spec, "obs_adapter.safetensors is damaged: its header claims"),
         (change(copy("text"), explained="much"), again.spec, "obs_adapter.json is damaged: ValidationError."),
         (change(copy("game"), scenario="9x9"), again.spec, "for foraging 9x9, but foraging 4x4-2p-1f needs"),
         (wrong, again.spec, "a map of shape (2, 8, 9)"),

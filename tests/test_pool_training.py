@@ -151,7 +151,7 @@ def test_an_interrupted_run_is_continued(training: FakeTraining, tmp_path: Path)
         ),
         ({"training": {"vdm": 1}}, {}, "Unknown algorithm in the set training: 'vdm'. Did you mean 'vdn'?"),
         ({"trainin": {"vdn": 1}}, {}, "Unknown set 'trainin'. Did you mean 'training'?"),
-        ({"training": {"vdn": 0}}, {}, "training: got vdn=0, allowed: 1 or more."),
+        ({"training": {"vdn": 0}}, {}, "training: got vdn=0, allowed: 1 to 10000."),
         ({}, {}, "The pool would be empty."),
         ({"training": {"vdn": 1}}, {"changes": {"seeds": 3}}, "seeds: cannot be set for a pool"),
         ({"training": {"vdn": 1}}, {"scripted": {"stand": "training"}}, "Script 'stand' plays sc2"),
@@ -230,7 +230,7 @@ def test_train_list_and_show(training: FakeTraining, tmp_path: Path, capsys: pyt
         (["list", "NOWHERE"], "NOWHERE is not a pool: there is no such folder."),
         (["show", "NOWHERE", "iql_s1"], "NOWHERE is not a pool: there is no such folder."),
         (["train", "P", "--training", "iql"], "--training: got 'iql'; write ALG=N"),
-        (["train", "P", "--heldout", "iql=0"], "--heldout: got 'iql=0'; write ALG=N with N of 1 or more"),
+        (["train", "P", "--heldout", "iql=0"], "--heldout: got 'iql=0'; write ALG=N with N of 1 to 10000"),
         (["train", "P", "--heldout", "iql=1,iql=2"], "--heldout: iql is named twice."),
         (["train", "P", "--scripted", "random"], "--scripted: got 'random'; write SCRIPT:SET, e.g. random:heldout."),
         (

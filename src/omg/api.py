@@ -24,6 +24,7 @@ from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
+from omg.training.memory import check_memory
 from omg.training.obs_adapter import save_maps
 from omg.training.program import Program
 
@@ -91,6 +92,7 @@ def train_config(config: Config, *, console: Console | None = None, quiet: bool 
     has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
     config, notes = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
+    check_memory(program)
     folder = RunFolder.create(config, program.spec)
     return _run(folder, program, notes, console, quiet)
 
@@ -126,7 +128,9 @@ def resume(
         chosen = stored if config is None else config
         check_trackers(chosen)
         prepare(chosen.use_cuda, plays_on_host(chosen.env, chosen.env_args))
-        return _run(opened, build_program(chosen), [], console, quiet, own_word=config is not None)
+        program = build_program(chosen)
+        check_memory(program)
+        return _run(opened, program, [], console, quiet, own_word=config is not None)
 
 
 _ELSEWHERE = ("use_cuda", "local_results_path", "init_param_path", "prior_path", "init_from")
@@ -187,7 +191,7 @@ def _run(
         except BaseException as error:
             folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
-        t_env = int(outcome.state.t_env.min())
+        t_env = int(outcome.state.t_env.numpy().min())
         folder.set_status(outcome.status, t_env=t_env)
         if program.learner_watches and not beside_pool:
             reporter.say(
@@ -273,6 +277,8 @@ def evaluate(
     """
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
+    if not 0 <= seed < 2**32:
+        raise UserError(f"seed: got {seed}, allowed: 0 to {2**32 - 1}.")
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
     with trusting(trust):

@@ -17,6 +17,29 @@ class UserError(Exception):
 def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     """A `UserError` for a name that is not in a registry, with the nearest match suggested."""
     names = sorted(allowed)
-    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    # Nobody means a short name by a long one, and the comparison takes long.
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5) if len(given) < 100 else []
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    return UserError(f"Unknown {kind} '{given}'.{hint} Allowed: {', '.join(names)}.")
+    return UserError(f"Unknown {kind} '{abridged(given)[1:-1]}'.{hint} Allowed: {', '.join(names)}.")
+
+
+def abridged(value: object, most: int = 200) -> str:
+    """The `repr` of anything, for a message: long ones lose their middle, and one that cannot be made is named."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # Nested too deeply, or a number with too many digits to write.
+        text = f"a {type(value).__name__} too large to show"
+    return text if len(text) <= most else f"{text[: most - 20]}...{text[-17:]}"
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """One sentence if an error says that memory ran out, here or on a device; None of other errors."""
+    text = str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "Out of memory" in text:
+        detail = " ".join(text.split())[:160]
+        return (
+            f"The memory is not enough{f' ({detail})' if detail else ''}. Large are, in this order, the replay buffer "
+            f"(buffer_size x seeds), the games of a round and of a test (batch_size_run, test_nepisode), the batch "
+            f"(batch_size) and the networks (rnn_hidden_dim); make one of them smaller."
+        )
+    return None

@@ -5,6 +5,8 @@ Commands import what they need when they run, so that `--help` answers without l
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
@@ -13,13 +15,17 @@ from typing import Any
 import typer
 
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
-from omg.errors import UserError, unknown_name
+from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
+from omg.errors import UserError, out_of_memory, unknown_name
 from omg.names import inert
 
 __all__ = ["app", "command_names", "main"]
 
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
+
+_LONGEST_LINE = 4000
+"""Of an error message; lists of allowed names are long."""
 
 app = typer.Typer(
     name="omg",
@@ -63,13 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `omg`; those of the process when left out.
 
     Returns:
-        0 when all went well, 2 after input that cannot be used (one line on stderr, no traceback), 130 after Ctrl-C.
+        0 when all went well, 2 after input that cannot be used (one line on stderr, no traceback), 130 after Ctrl-C,
+        141 when nobody reads the output any more, 70 after a fault of the program: then one line says which file holds
+        the traceback. With `OMG_TRACEBACK=1` in the environment a fault is raised as it is.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _escape_what_cannot_be_printed()
     try:
         _check_command(words)
         # In a context of its own: what this command line trusts, the next one in the same process does not.
         code = copy_context().run(app, args=words or ["--help"], prog_name="omg", standalone_mode=False)
+        sys.stdout.flush()
     except UserError as error:
         return _refuse(str(error))
     except _ClickException as error:
@@ -77,7 +87,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        return _nobody_reads()
+    except Exception as error:
+        if (reason := _reason(error)) is not None:
+            return _refuse(reason)
+        if os.environ.get(WANTS_TRACEBACK):
+            raise
+        _say("error: " + report_fault(error, words))
+        return FAULT
     return code if isinstance(code, int) else 0
+
+
+def _reason(error: Exception) -> str | None:
+    """What an error says that the system is to blame for, or the paths and sizes that were given; None of others."""
+    if (message := out_of_memory(error)) is not None:
+        return message
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return None
+
+
+def _escape_what_cannot_be_printed() -> None:
+    """A name that the terminal's encoding does not have is shown escaped, instead of ending the command."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _nobody_reads() -> int:
+    """Ends quietly after `omg config | head`; Python would complain once more when it closes stdout."""
+    with contextlib.suppress(OSError, ValueError):  # A stream that is no file needs no such care.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def command_names() -> list[str]:
@@ -100,5 +142,12 @@ def _usage_message(error: Any) -> str:
 
 
 def _refuse(message: str) -> int:
-    print("error: " + inert(" ".join(message.split())), file=sys.stderr)
+    _say("error: " + message)
     return 2
+
+
+def _say(message: str) -> None:
+    """One line on stderr, whatever was given: no control characters, no thousands of letters."""
+    line = inert(" ".join(message.split()))
+    line = line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 300]} ... {line[-280:]}"
+    print(line.encode("utf-8", "backslashreplace").decode("utf-8"), file=sys.stderr)

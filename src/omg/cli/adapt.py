@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import TrustOption
 from omg.cli.tables import print_lines, print_table, progress
 from omg.errors import UserError
@@ -27,11 +28,17 @@ def adapt(
         list[str] | None, typer.Option(metavar="SCRIPT,...", help="Scripted co-players, e.g. nearest_stag,random.")
     ] = None,
     mixtures: Annotated[bool, typer.Option("--mixtures", help="Also teams of different co-players.")] = False,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes with each co-player.")] = 64,
-    games: Annotated[int, typer.Option(min=1, help="Games of a round; an agent learns after each.")] = 4,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions; one per training seed by default.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
-    seat: Annotated[int | None, typer.Option(min=0, help="Seat of the agents; the first by default.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, max=MOST_EPISODES, help="Episodes with each co-player.")] = 64,
+    games: Annotated[
+        int, typer.Option(min=1, max=MOST_EPISODES, help="Games of a round; an agent learns after each.")
+    ] = 4,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=MOST_EPISODES, help="Repetitions; one per training seed by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the games.")] = 0,
+    seat: Annotated[
+        int | None, typer.Option(min=0, max=MOST_EPISODES, help="Seat of the agents; the first by default.")
+    ] = None,
     which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed of a run.")] = "last",
     frozen: Annotated[bool, typer.Option("--frozen", help="Agents do not learn; they only infer.")] = False,
     best_response: Annotated[
@@ -39,7 +46,10 @@ def adapt(
         typer.Option(metavar="AGENT", help="The 1 of the normalised scale; of several the best with each co-player."),
     ] = None,
     train_best_response: Annotated[
-        int, typer.Option(metavar="STEPS", min=0, help="Train a best response to each co-player instead, by PPO.")
+        int,
+        typer.Option(
+            metavar="STEPS", min=0, max=2**53, help="Train a best response to each co-player instead, by PPO."
+        ),
     ] = 0,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the tables and the figure go.")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.adapt import print_adaptation
-from omg.cli.jobs import PartsOption, share_gpu
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED, PartsOption, share_gpu
 from omg.cli.lists import TrustOption, read_words
 from omg.cli.tables import print_lines, print_table, progress, with_interval
 from omg.errors import UserError
@@ -111,8 +111,8 @@ def crossplay(
     set_name: Annotated[
         str | None, typer.Option("--set", help="training, validation or heldout; all members by default.")
     ] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per pair.")] = 32,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
+    episodes: Annotated[int, typer.Option(min=1, max=MOST_EPISODES, help="Episodes per pair.")] = 32,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the games.")] = 0,
     metric: Annotated[str | None, typer.Option(help="What is shown; the game's success metric by default.")] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where crossplay.csv and crossplay.png go.")

@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+MOST_SEED = 2**31 - 1
+MOST_EPISODES = 1_000_000
+"""That a command plays, with each partner or in all."""
+
 JobsOption = Annotated[
-    int, typer.Option(min=1, help="Runs trained at once, each in its own process; more than 1 for a large GPU.")
+    int,
+    typer.Option(min=1, max=1000, help="Runs trained at once, each in its own process; more than 1 for a large GPU."),
 ]
 PartsOption = Annotated[
     int,
     typer.Option(
         min=1,
+        max=1000,
         help="Runs, evaluations and adaptations done at once, each in its own process; more than 1 for a large GPU.",
     ),
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from omg.cli.jobs import JobsOption, share_gpu
+from omg.cli.jobs import MOST_EPISODES, JobsOption, share_gpu
 from omg.cli.lists import EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
@@ -50,7 +50,9 @@ def train(
         list[str] | None, typer.Option(metavar="SCRIPT:SET", help="Adds a scripted player; may be repeated.")
     ] = None,
     which: Annotated[str, typer.Option(metavar="best|last", help="Which agent of a seed becomes the member.")] = "best",
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes in which each member is measured.")] = 256,
+    episodes: Annotated[
+        int, typer.Option(min=1, max=MOST_EPISODES, help="Episodes in which each member is measured.")
+    ] = 256,
     env_config: EnvConfigOption = None,
     jobs: JobsOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
@@ -128,11 +130,15 @@ def show(pool: PoolArgument, member: Annotated[str, typer.Argument(metavar="MEMB
 
 def read_counts(option: str, text: str) -> dict[str, int]:
     """Numbers of members: `iql=4,vdn=3` -> `{"iql": 4, "vdn": 3}`."""
+    from omg.experiments.pool import MOST_MEMBERS
+
     counts: dict[str, int] = {}
     for part in text.split(","):
         algorithm, _, number = part.strip().partition("=")
-        if not algorithm or not number.isdecimal() or int(number) < 1:
-            raise UserError(f"{option}: got '{part.strip()}'; write ALG=N with N of 1 or more, e.g. iql=4,vdn=3.")
+        if not algorithm or not number.isdecimal() or len(number) > 5 or not 1 <= int(number) <= MOST_MEMBERS:
+            raise UserError(
+                f"{option}: got '{part.strip()}'; write ALG=N with N of 1 to {MOST_MEMBERS}, e.g. iql=4,vdn=3."
+            )
         if algorithm in counts:
             raise UserError(f"{option}: {algorithm} is named twice.")
         counts[algorithm] = int(number)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import Row, print_lines, print_rows, print_table, progress, with_interval
 from omg.errors import UserError
@@ -60,8 +61,10 @@ def evaluate(
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Group of teams, e.g. 7_homologue; may be repeated.")
     ] = None,
-    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes: 256, with a pool 100 per team.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, max=MOST_EPISODES, help="Episodes: 256, with a pool 100 per team.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the games.")] = 0,
     which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed that meets the pool.")] = "last",
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,

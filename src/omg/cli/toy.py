@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.tables import print_lines, print_rows, progress
 
 
 def toy(
-    seeds: Annotated[int, typer.Option(min=1, help="Tables of each kind.")] = 20,
-    episodes: Annotated[int, typer.Option(min=1, help="Games that each table learns from.")] = 32_000,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST_EPISODES, help="Tables of each kind.")] = 20,
+    episodes: Annotated[
+        int, typer.Option(min=1, max=MOST_EPISODES, help="Games that each table learns from.")
+    ] = 32_000,
     size: Annotated[int, typer.Option(help="Rows and columns of the board, an odd number.")] = 11,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of all random numbers.")] = 0,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where toy.csv and toy.png go.")
     ] = Path("results/toy"),

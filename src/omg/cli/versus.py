@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import print_lines, print_table, progress, with_interval
 from omg.errors import UserError, unknown_name
@@ -24,12 +25,14 @@ def versus(
     context: typer.Context,
     left: Annotated[str, typer.Argument(metavar="LEFT", help="A pool, POOL:member, a run, an agent or a script.")],
     right: Annotated[str, typer.Argument(metavar="RIGHT", help="Likewise.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Battles per pairing, half of them with sides changed.")] = 100,
+    episodes: Annotated[
+        int, typer.Option(min=1, max=MOST_EPISODES, help="Battles per pairing, half of them with sides changed.")
+    ] = 100,
     set_name: Annotated[
         str | None, typer.Option("--set", help="Set of the pools: training, validation or heldout; all by default.")
     ] = None,
     which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed of a run.")] = "last",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the battles.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the battles.")] = 0,
     env_config: EnvConfigOption = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where versus.csv and versus.png go.")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from jax import Array
 
 from omg.components import replay, schedules, selectors
+from omg.components.counts import Count, Number
 from omg.components.episode_batch import (
     EpisodeBatch,
     keep_seats,
@@ -25,7 +26,9 @@ from omg.components.episode_batch import (
 __all__ = [
     "SCHEDULES",
     "SELECTORS",
+    "Count",
     "EpisodeBatch",
+    "Number",
     "Schedule",
     "Selector",
     "keep_seats",
@@ -39,7 +42,7 @@ __all__ = [
 ]
 
 Selector = Callable[[Array, Array, Array, "Array | float"], Array]
-Schedule = Callable[["Array | int", float, float, int], Array]
+Schedule = Callable[[Number, float, float, int], Array]
 
 SELECTORS: dict[str, Selector] = {
     "epsilon_greedy": selectors.epsilon_greedy,

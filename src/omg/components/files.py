@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from safetensors.numpy import load_file, save_file
 from omg.components.headers import DamagedFileError, StoredArray, check_regular, read_header
 
 _WRITING, _OLD = ".writing-", ".old-"
+_MOST_LEVELS = 64
+"""Of a JSON file; ours have fewer than ten."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -77,6 +79,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 def whole_folder(path: Path) -> Path:
     """`path`, or the version before it if a process was killed while `new_folder` replaced it."""
+    if not path.name:  # The folder one is in, which nobody replaces.
+        return path
     old = path.with_name(_OLD + path.name)
     return old if old.exists() and not path.exists() else path
 
@@ -153,9 +157,19 @@ def read_json(path: Path, most_bytes: int = 64_000_000) -> Any:
     if size > most_bytes:
         raise DamagedFileError(f"it has {size:,} bytes; allowed: at most {most_bytes:,}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise DamagedFileError(f"{type(error).__name__}: {error}") from None
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        if not level:
+            return value
+    raise DamagedFileError(f"it is nested more than {_MOST_LEVELS} levels deep")
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def digest_of(value: Any) -> str:

@@ -25,7 +25,7 @@ _ITEM_BYTES = {
 }
 
 
-class DamagedFileError(Exception):
+class DamagedFileError(ValueError):
     """A file is not what it claims to be; the message says where."""
 
 

@@ -24,7 +24,7 @@ from omg.config.sections import (
 )
 from omg.config.values import describe_field
 from omg.envs import ENVS
-from omg.errors import UserError
+from omg.errors import UserError, abridged
 
 SECTIONS: tuple[type[Section], ...] = (
     RunSection,
@@ -59,6 +59,10 @@ class Config(
     """Everything a run depends on. Build it with `layers.resolve` or, from stored values, `parse_config`."""
 
 
+_LONGEST_KEY = 100
+"""Longer ones are no misspelt keys, and comparing them takes long."""
+
+
 def parse_config(values: Mapping[str, Any]) -> Config:
     """Validates `values` (nested as in YAML); what is left out takes its default.
 
@@ -67,7 +71,7 @@ def parse_config(values: Mapping[str, Any]) -> Config:
     """
     for key in values:
         if key not in Config.model_fields:
-            raise unknown_key(key, str(values.get("env", "")))
+            raise unknown_key(str(key), str(values.get("env", "")))
     try:
         return Config(**values)
     except ValidationError as error:
@@ -90,9 +94,13 @@ def unknown_key(key: str, env: str = "") -> UserError:
     Options of game `env` count as existing: a bare `map_name` is answered with `env_args.map_name`.
     """
     options = ENVS[env].args.model_fields if env in ENVS else {}
-    nearest = _nearest(key, (*Config.model_fields, *(f"env_args.{option}" for option in options)))
+    nearest = (
+        None
+        if len(key) > _LONGEST_KEY
+        else _nearest(key, (*Config.model_fields, *(f"env_args.{option}" for option in options)))
+    )
     hint = f" Did you mean '{nearest}'?" if nearest else ""
-    return UserError(f"Unknown key '{key}'.{hint} `omg config` lists all keys with their help.")
+    return UserError(f"Unknown key '{abridged(key)[1:-1]}'.{hint} `omg config` lists all keys with their help.")
 
 
 def _nearest(key: str, known: Iterable[str]) -> str | None:
@@ -106,4 +114,4 @@ def _nearest(key: str, known: Iterable[str]) -> str | None:
 def _shown(value: Any) -> str:
     kind = {bool: "a truth value", str: "text", int: "a whole number", float: "a number", type(None): ""}
     word = kind.get(type(value), f"a {type(value).__name__}")
-    return f"{value!r} ({word})" if word else repr(value)
+    return f"{abridged(value)} ({word})" if word else repr(value)

@@ -5,12 +5,12 @@ Every key has a type, a range where one makes sense, a default and a one-line he
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Collection
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+from omg.config.kinds import Episodes, Few, Handful, Many, Real, Steps, Whole, Width
 from omg.envs import ENVS, parse_env_args
 from omg.errors import unknown_name
 from omg.modules.agents import AGENTS
@@ -76,29 +76,16 @@ SUBGOAL_LEARNERS = ("omg_learner", "omg_ppo_learner", "hop_plus_learner")
 """Learners that train an agent together with the subgoals it infers."""
 
 
-def _whole(value: Any) -> Any:
-    """Lets 2e6 and NumPy integers pass for whole numbers; truth values and text stay what they are."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    return int(float(value)) if isinstance(value, numbers.Real) and float(value).is_integer() else value
-
-
-def _real(value: Any) -> Any:
-    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else value
-
-
 def _known_name(value: Any, info: ValidationInfo) -> Any:
     key = str(info.field_name)
-    if value not in NAMES[key]:
+    if not isinstance(value, str) or value not in NAMES[key]:
         raise unknown_name(key, str(value), NAMES[key])
     return value
 
 
 def _known_name_or_none(value: Any, info: ValidationInfo) -> Any:
     key = str(info.field_name)
-    if value is not None and value not in NAMES[key]:
+    if value is not None and (not isinstance(value, str) or value not in NAMES[key]):
         raise unknown_name(key, str(value), (*NAMES[key], "None"))
     return value
 
@@ -119,9 +106,7 @@ def _file_name(value: Any, info: ValidationInfo) -> Any:
     return file_name(str(info.field_name), value) if isinstance(value, str) else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
 FileName = Annotated[str, BeforeValidator(_file_name)]
-Real = Annotated[float, BeforeValidator(_real)]
 Name = Annotated[str, BeforeValidator(_known_name)]
 OptionalName = Annotated[str | None, BeforeValidator(_known_name_or_none)]
 Names = Annotated[list[str], BeforeValidator(_known_names)]
@@ -141,16 +126,16 @@ class RunSection(Section):
         description="Label of the run and of its folder; the configuration's name unless given",
     )
     seed: Whole = Field(1, ge=0, le=2**31 - 1, description="Seed of all random numbers")
-    seeds: Whole = Field(1, ge=1, description="Number of seeds trained as one program: seed, seed+1, ...")
-    t_max: Whole = Field(2_050_000, ge=1, description="Environment steps of the whole run, per seed")
-    test_interval: Whole = Field(10_000, ge=1, description="Environment steps between tests")
-    test_nepisode: Whole = Field(32, ge=1, description="Episodes of each test")
+    seeds: Few = Field(1, ge=1, description="Number of seeds trained as one program: seed, seed+1, ...")
+    t_max: Steps = Field(2_050_000, ge=1, description="Environment steps of the whole run, per seed")
+    test_interval: Steps = Field(10_000, ge=1, description="Environment steps between tests")
+    test_nepisode: Episodes = Field(32, ge=1, description="Episodes of each test")
     test_greedy: bool = Field(True, description="Tests take the best action instead of exploring")
-    log_interval: Whole = Field(10_000, ge=1, description="Environment steps between logged training metrics")
+    log_interval: Steps = Field(10_000, ge=1, description="Environment steps between logged training metrics")
     save_model: bool = Field(True, description="Write checkpoints")
-    save_model_interval: Whole = Field(200_000, ge=1, description="Environment steps between resumable checkpoints")
+    save_model_interval: Steps = Field(200_000, ge=1, description="Environment steps between resumable checkpoints")
     save_buffer: bool = Field(True, description="Checkpoints contain the replay buffer; needed for an exact resume")
-    keep_checkpoints: Whole = Field(2, ge=2, description="Number of newest checkpoints kept; older ones are deleted")
+    keep_checkpoints: Many = Field(2, ge=2, description="Number of newest checkpoints kept; older ones are deleted")
     local_results_path: str = Field("results", min_length=1, description="Folder under which run folders are made")
     use_cuda: bool = Field(True, description="Use the GPU where there is one")
     use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")
@@ -164,7 +149,7 @@ class RunSection(Section):
         None, min_length=1, description="Test metric that can end the run early, e.g. test_battle_won_mean"
     )
     early_stop_value: Real | None = Field(None, description="Value of early_stop_metric that ends the run")
-    early_stop_patience: Whole = Field(3, ge=1, description="Consecutive tests that must reach early_stop_value")
+    early_stop_patience: Many = Field(3, ge=1, description="Consecutive tests that must reach early_stop_value")
 
 
 class PlaySection(Section):
@@ -174,14 +159,14 @@ class PlaySection(Section):
         "vector",
         description="vector: compiled play; episode, parallel: PyMARL's rules; processes for games that are not JAX",
     )
-    batch_size_run: Whole = Field(32, ge=1, description="Games played side by side")
-    workers: Whole | None = Field(
+    batch_size_run: Episodes = Field(32, ge=1, description="Games played side by side")
+    workers: Few | None = Field(
         None, ge=1, description="parallel: processes that the games are spread over; None: one per core"
     )
     worker_timeout: Real = Field(
         30.0, gt=0, description="parallel: seconds for a step of a worker's games; a reset may take 10 times as long"
     )
-    worker_failures: Whole = Field(
+    worker_failures: Many = Field(
         10, ge=0, description="Failures of games in a row, without a whole round between, that a run endures"
     )
     save_replay: bool = Field(False, description="Real StarCraft II: write replays after every test")
@@ -189,14 +174,14 @@ class PlaySection(Section):
     action_selector: Name = Field("epsilon_greedy", description="How an action is picked from the agents' outputs")
     epsilon_start: Real = Field(1.0, ge=0, le=1, description="Chance of a random action at the beginning")
     epsilon_finish: Real = Field(0.05, ge=0, le=1, description="Chance of a random action after epsilon_anneal_time")
-    epsilon_anneal_time: Whole = Field(50_000, ge=1, description="Environment steps over which epsilon falls linearly")
+    epsilon_anneal_time: Steps = Field(50_000, ge=1, description="Environment steps over which epsilon falls linearly")
 
 
 class DataSection(Section):
     """The replay buffer."""
 
-    buffer_size: Whole = Field(5000, ge=1, description="Episodes kept for replay")
-    batch_size: Whole = Field(32, ge=1, description="Episodes sampled for one update")
+    buffer_size: Whole = Field(5000, ge=1, le=2**30, description="Episodes kept for replay")
+    batch_size: Episodes = Field(32, ge=1, description="Episodes sampled for one update")
     buffer_dtype: Name = Field("float16", description="Number type in which observations and states are stored")
 
 
@@ -207,11 +192,11 @@ class AgentSection(Section):
         "rnn",
         description="rnn, mlp, dueling, conv (reads maps): one network for all seats; idv_rnn, idv_conv: one per seat",
     )
-    rnn_hidden_dim: Whole = Field(64, ge=1, description="Width of the agent's recurrent state (others: layer 1)")
-    mlp_second_dim: Whole | None = Field(
+    rnn_hidden_dim: Width = Field(64, ge=1, description="Width of the agent's recurrent state (others: layer 1)")
+    mlp_second_dim: Width | None = Field(
         None, ge=1, description="Second layer's width of feed-forward agents and critics; None: as the first's"
     )
-    obs_one_hot: Whole = Field(
+    obs_one_hot: Few = Field(
         0, ge=0, description="N: whole numbers in the agent's view, -N to N, enter it one-hot; 0: as they are"
     )
     obs_agent_id: bool = Field(True, description="The agent sees its seat number (one-hot)")
@@ -228,17 +213,17 @@ class ModelSection(Section):
 
     am_model: Name = Field("none_am", description="Opponent model that adds features about the other players")
     am_lr: Real = Field(0.001, gt=0, description="Learning rate of the opponent model (Adam)")
-    am_hidden_dim: Whole = Field(96, ge=1, description="Width of the opponent model's recurrent state")
-    am_embed_dim: Whole = Field(64, ge=1, description="Width of the features of base_am and liam_am")
+    am_hidden_dim: Width = Field(96, ge=1, description="Width of the opponent model's recurrent state")
+    am_embed_dim: Width = Field(64, ge=1, description="Width of the features of base_am and liam_am")
     am_feature: Name = Field("embedding", description="base_am: hand on its embedding, or the predicted probabilities")
-    subgoal_dim: Whole = Field(64, ge=1, description="Width of a subgoal")
+    subgoal_dim: Width = Field(64, ge=1, description="Width of a subgoal")
     subgoal_mode: Name = Field("optimistic", description="Which of the coming states is taken for the subgoal")
-    omg_horizon: Whole = Field(5, ge=1, description="How many coming states the subgoal is chosen from")
+    omg_horizon: Few = Field(5, ge=1, description="How many coming states the subgoal is chosen from")
     omg_value: Name = Field("mean", description="Value of a state: mean, max or softmax over the legal actions' values")
     omg_q_input: Name = Field("mix", description="Subgoal that the agent learns with; zero and oracle also act with it")
     omg_mix_start: Real = Field(0.5, ge=0, le=1, description="mix: share of selected subgoals at the beginning")
     omg_mix_finish: Real = Field(0.0, ge=0, le=1, description="mix: share of selected subgoals after the annealing")
-    omg_mix_anneal_time: Whole = Field(50_000, ge=1, description="mix: environment steps over which the share falls")
+    omg_mix_anneal_time: Steps = Field(50_000, ge=1, description="mix: environment steps over which the share falls")
     omg_bootstrap: Name = Field("same", description="Subgoal of the target's next state: the same, or the next step's")
     omg_inference: Name = Field("cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)")
     omg_reconstruct: Name = Field("embedding", description="What the inference model's decoder reconstructs")
@@ -261,7 +246,7 @@ class ModelSection(Section):
         description="Folder of the subgoal prior; None: `prior` in init_param_path, else learned along",
     )
     prior_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence in the prior's loss")
-    diagnostics_interval: Whole = Field(
+    diagnostics_interval: Steps = Field(
         100_000, ge=1, description="Environment steps between tests without the opponent model's features"
     )
 
@@ -276,13 +261,13 @@ class LearningSection(Section):
     optim_alpha: Real = Field(0.99, ge=0, lt=1, description="Smoothing factor of RMSProp")
     optim_eps: Real = Field(1e-5, gt=0, description="Term of RMSProp that keeps it from dividing by zero")
     grad_norm_clip: Real = Field(10.0, gt=0, description="Longest gradient; longer ones are shortened to it")
-    target_update_interval: Whole = Field(200, ge=1, description="Episodes between copies to the target network")
+    target_update_interval: Steps = Field(200, ge=1, description="Episodes between copies to the target network")
     double_q: bool = Field(True, description="The online network chooses the target's action (double Q-learning)")
     updates_per_episode: Real = Field(1.0, gt=0, description="Gradient updates for every episode played")
     mixer: OptionalName = Field(None, description="How the seats' values become one team value; None: they do not")
-    mixing_embed_dim: Whole = Field(32, ge=1, description="Width of QMIX's mixing layer, of QTRAN's networks")
+    mixing_embed_dim: Width = Field(32, ge=1, description="Width of QMIX's mixing layer, of QTRAN's networks")
     hypernet_layers: Whole = Field(2, ge=1, le=2, description="Layers of QMIX's weight generators")
-    hypernet_embed: Whole = Field(64, ge=1, description="Hidden width of QMIX's weight generators")
+    hypernet_embed: Width = Field(64, ge=1, description="Hidden width of QMIX's weight generators")
     network_size: Name = Field("small", description="QTRAN: small, or big with one more layer per network")
     opt_loss: Real = Field(1.0, ge=0, description="QTRAN: weight of the loss at the seats' best joint action")
     nopt_min_loss: Real = Field(0.1, ge=0, description="QTRAN: weight of the loss at the joint action that was taken")
@@ -299,13 +284,13 @@ class PolicySection(Section):
 
     critic: OptionalName = Field(None, description="PPO's critic network, named like agents; None: as the agent")
     critic_input: Name = Field("obs", description="What PPO's critic sees: each seat's own view, or the global state")
-    critic_hidden_dim: Whole = Field(64, ge=1, description="Width of the critic's layers")
+    critic_hidden_dim: Width = Field(64, ge=1, description="Width of the critic's layers")
     critic_lr: Real = Field(0.0005, gt=0, description="Learning rate of the critic")
     td_lambda: Real = Field(0.8, ge=0, le=1, description="COMA: lambda of the critic's targets")
     gae_lambda: Real = Field(0.95, ge=0, le=1, description="PPO: lambda of the generalised advantage estimates")
     entropy_coef: Real = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
-    ppo_epochs: Whole = Field(4, ge=1, description="PPO: passes over the episodes of a round")
-    ppo_minibatches: Whole = Field(1, ge=1, description="PPO: parts into which a pass divides the episodes")
+    ppo_epochs: Few = Field(4, ge=1, description="PPO: passes over the episodes of a round")
+    ppo_minibatches: Few = Field(1, ge=1, description="PPO: parts into which a pass divides the episodes")
     ppo_clip: Real = Field(0.2, gt=0, description="PPO: how far from 1 the ratio of probabilities may move")
     ppo_value_clip: Real | None = Field(
         None, gt=0, description="PPO: how far the critic may move from its old values; None: as far as it learns"
@@ -329,7 +314,7 @@ class SocialSection(Section):
     pr2_temperature: Real = Field(
         0.05, gt=0, description="PR2: weight of entropy, the own and that of the others' expected answers, in values"
     )
-    pr2_samples: Whole = Field(4, ge=1, description="PR2: answers of the others drawn for each own action")
+    pr2_samples: Handful = Field(4, ge=1, description="PR2: answers of the others drawn for each own action")
 
 
 class PlanningSection(Section):
@@ -338,12 +323,12 @@ class PlanningSection(Section):
     hop_model: Name = Field(
         "goals", description="What the others act by: goals, actions (the position alone), subgoals (HOP+)"
     )
-    hop_simulations: Whole = Field(200, ge=1, description="Positions that a search adds to each tree")
-    hop_samples: Whole = Field(5, ge=1, description="Trees of each decision, each for other goals of the others")
-    hop_test_simulations: Whole | None = Field(
+    hop_simulations: Many = Field(200, ge=1, description="Positions that a search adds to each tree")
+    hop_samples: Handful = Field(5, ge=1, description="Trees of each decision, each for other goals of the others")
+    hop_test_simulations: Many | None = Field(
         None, ge=1, description="hop_simulations of tests, saved agents and team-mates; None: the same"
     )
-    hop_test_samples: Whole | None = Field(
+    hop_test_samples: Handful | None = Field(
         None, ge=1, description="hop_samples of tests, saved agents and team-mates; None: the same"
     )
     hop_exploration: Real | None = Field(
@@ -355,14 +340,14 @@ class PlanningSection(Section):
     hop_belief_alpha: Real | None = Field(
         None, ge=0, le=1, description="Share of the prior kept per episode; None: 0.995 in stag_hunt, 0.98 in snowdrift"
     )
-    hop_hidden_dim: Whole = Field(512, ge=1, description="Width of the planning networks behind their convolutions")
-    hop_epochs: Whole = Field(2, ge=1, description="Passes over the episodes just played")
-    hop_minibatches: Whole = Field(4, ge=1, description="Parts of a pass")
+    hop_hidden_dim: Width = Field(512, ge=1, description="Width of the planning networks behind their convolutions")
+    hop_epochs: Few = Field(2, ge=1, description="Passes over the episodes just played")
+    hop_minibatches: Few = Field(4, ge=1, description="Parts of a pass")
     hop_symmetries: bool = Field(
         True, description="Learn from positions (with subgoals: whole episodes) turned and mirrored at random"
     )
     hop_search_bytes: Whole = Field(
-        2_000_000_000, ge=1, description="Memory for the trees of one step; larger searches are split"
+        2_000_000_000, ge=1, le=2**50, description="Memory for the trees of one step; larger searches are split"
     )
 
 

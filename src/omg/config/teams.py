@@ -16,6 +16,9 @@ POOL = "pool"
 """Stands in a team name for whatever players the pool has."""
 
 
+_MOST_DIGITS = 9
+
+
 class TeamPart(NamedTuple):
     """A run of neighbouring seats played by one algorithm."""
 
@@ -47,6 +50,8 @@ def parse_team(name: str, algorithms: Collection[str]) -> list[TeamPart]:
         count = re.compile(r"\d+").match(name, position)
         if count is None:
             return None
+        if len(count.group()) > _MOST_DIGITS:
+            raise UserError(f"Team name: got a count of {len(count.group())} digits; allowed: at most {_MOST_DIGITS}.")
         furthest = max(furthest, count.end())
         for algorithm in longest_first:
             if name.startswith(algorithm, count.end()):

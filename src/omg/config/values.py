@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 import types
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 import yaml
 from pydantic.fields import FieldInfo
+from yaml.constructor import ConstructorError
 
-from omg.errors import UserError
+from omg.errors import UserError, abridged
 
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _SCALARS: tuple[tuple[str, re.Pattern[str], list[str]], ...] = (
@@ -31,18 +33,54 @@ _SCALARS: tuple[tuple[str, re.Pattern[str], list[str]], ...] = (
 """YAML type, how its plain scalars look, and the characters they may start with."""
 
 
+_MOST_CHARACTERS = 1_000_000
+_MOST_NODES = 100_000
+_MOST_LEVELS = 64
+_MOST_DIGITS = 40
+"""What configurations, plans and values are far from; beyond it a file is damaged, or meant to do harm."""
+
+
 class ConfigLoader(yaml.SafeLoader):
-    """A safe YAML loader that knows only the plain scalars of `_SCALARS`; every other word is text."""
+    """A safe YAML loader that knows only the plain scalars of `_SCALARS`; every other word is text, and so is a key."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's attribute)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A mapping whose keys are text as written; a key that is given twice is refused."""
+        written: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConstructorError(None, None, "a key must be a word", key.start_mark)
+            if key.value in written:
+                raise ConstructorError(None, None, f"the key '{key.value}' is given twice", key.start_mark)
+            written.add(key.value)
+            key.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep)
+
+
+def _number(kind: type[int] | type[float]) -> Callable[[ConfigLoader, yaml.ScalarNode], Any]:
+    """Reads a scalar as a number; what an explicit tag calls one need not be one."""
+
+    def construct(_loader: ConfigLoader, node: yaml.ScalarNode) -> int | float:
+        text = str(node.value)
+        digits = sum(letter.isdigit() for letter in text)
+        if kind is int and digits > _MOST_DIGITS:
+            reason = f"a whole number of {digits} digits; allowed: at most {_MOST_DIGITS}"
+            raise ConstructorError(None, None, reason, node.start_mark)
+        try:
+            return kind(text)
+        except ValueError:
+            raise ConstructorError(None, None, f"'{text}' is no number", node.start_mark) from None
+
+    return construct
 
 
 for _name, _pattern, _first_characters in _SCALARS:
     ConfigLoader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern.pattern})\Z"), _first_characters
     )
-ConfigLoader.add_constructor("tag:yaml.org,2002:int", lambda _loader, node: int(node.value))
-ConfigLoader.add_constructor("tag:yaml.org,2002:float", lambda _loader, node: float(node.value))
+ConfigLoader.add_constructor("tag:yaml.org,2002:int", _number(int))
+ConfigLoader.add_constructor("tag:yaml.org,2002:float", _number(float))
 
 
 class _ConfigDumper(yaml.SafeDumper):
@@ -57,8 +95,44 @@ _ConfigDumper.add_representer(str, _ConfigDumper.represent_text)
 
 
 def read_yaml(text: str) -> Any:
-    """Parses YAML `text`; raises `yaml.YAMLError` when it is not YAML."""
-    return yaml.load(text, Loader=ConfigLoader)
+    """Parses YAML `text` into None, truth values, numbers, text, lists and mappings with text for keys.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, or something else than these: an anchor inside itself, thousands of levels, a
+            tag that its value does not fit.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise yaml.YAMLError(f"{len(text):,} characters; allowed: at most {_MOST_CHARACTERS:,}")
+    try:
+        values = yaml.load(text, Loader=ConfigLoader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        # PyYAML's own constructors of explicitly tagged values take what they get for well-formed.
+        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+    _check_tree(values)
+    return values
+
+
+def _check_tree(values: Any) -> None:
+    """Refuses what a tree of plain values cannot hold, and trees that are very large once aliases are followed."""
+    level, nodes = [values], 0
+    for _ in range(_MOST_LEVELS):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping):
+                below += value.values()
+            elif isinstance(value, list):
+                below += value
+            elif not isinstance(value, str | int | float | None):
+                raise yaml.YAMLError(f"a {type(value).__name__}; allowed: text, numbers, lists and mappings")
+        nodes += len(below)
+        if nodes > _MOST_NODES:
+            raise yaml.YAMLError(f"more than {_MOST_NODES:,} values")
+        if not below:
+            return
+        level = below
+    raise yaml.YAMLError(f"it is nested more than {_MOST_LEVELS} levels deep")
 
 
 def write_yaml(values: Any) -> str:
@@ -70,8 +144,16 @@ def parse_value(key: str, text: str) -> Any:
     """The value of one command-line assignment `key=text`."""
     try:
         return read_yaml(text)
-    except yaml.YAMLError:
-        raise UserError(f"{key}: cannot read the value {text!r} as YAML; put it in quotes.") from None
+    except yaml.YAMLError as error:
+        # What a parser stumbles over in half a value helps nobody; what cannot be meant does.
+        reason = error.problem if isinstance(error, ConstructorError) else str(error) if not _marked(error) else ""
+        because = f" ({reason})" if reason else ""
+        raise UserError(f"{key}: cannot read the value {abridged(text)} as YAML{because}; put it in quotes.") from None
+
+
+def _marked(error: yaml.YAMLError) -> bool:
+    """Whether an error is PyYAML's own about a place in the text."""
+    return isinstance(error, yaml.MarkedYAMLError | yaml.reader.ReaderError)
 
 
 def describe_field(field: FieldInfo) -> str:
@@ -79,19 +161,27 @@ def describe_field(field: FieldInfo) -> str:
     base = describe_type(field.annotation)
     bounds = " and ".join(
         f"{sign} {getattr(rule, attribute)}"
-        for rule in field.metadata
         for kind, sign, attribute in (
             (annotated_types.Gt, ">", "gt"),
             (annotated_types.Ge, ">=", "ge"),
             (annotated_types.Lt, "<", "lt"),
             (annotated_types.Le, "<=", "le"),
         )
+        for rule in (*field.metadata, *_inner_rules(field.annotation))
         if isinstance(rule, kind)
     )
     if not bounds:
         return base
     number, optional, _ = base.partition(" or None")
     return f"{number} {bounds}{optional}"
+
+
+def _inner_rules(annotation: Any) -> list[Any]:
+    """Bounds of a number that may also be None: `Annotated[int, Le(3)] | None`."""
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return []
+    found = [rule for part in get_args(annotation) if get_origin(part) is Annotated for rule in get_args(part)[1:]]
+    return [rule for one in found for rule in (one.metadata if isinstance(one, FieldInfo) else [one])]
 
 
 def describe_type(annotation: Any) -> str:

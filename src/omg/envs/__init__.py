@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from omg.envs.adapters.host import is_hosted
 from omg.envs.base import Env, EnvSpec, EnvState, GameArgs, Observation, Outcome
 from omg.envs.trust import check_word
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError, abridged, unknown_name
 
 __all__ = [
     "ENVS",
@@ -126,7 +126,7 @@ def parse_env_args(name: str, env_args: dict[str, Any]) -> GameArgs:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"env_args.{key}: got {first['input']!r}. {first['msg']}.") from None
+        raise UserError(f"env_args.{key}: got {abridged(first['input'])}. {first['msg']}.") from None
 
 
 def make_env(name: str, **env_args: Any) -> Env:

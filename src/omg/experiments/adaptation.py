@@ -240,9 +240,9 @@ class Meeting:
         def states(chosen: np.ndarray) -> Any:
             seeds = self._seeds(chosen)
             state = learning.begin(new_state(learning.learner, seeds), seeds, self.team[chosen])
-            while int(state.t_env.min()) < steps:
+            while int(state.t_env.numpy().min()) < steps:
                 state, _ = learning.play(state, 1)
-                say(f"best responses: trained for {int(state.t_env.min()):,} of {steps:,} steps")
+                say(f"best responses: trained for {int(state.t_env.numpy().min()):,} of {steps:,} steps")
             return state.learner
 
         earned = self._play(playing, states, "best responses", say)

@@ -21,7 +21,7 @@ from omg.config.overrides import assignments, merge, nested
 from omg.config.values import describe_type, read_yaml
 from omg.envs import check_stored_game
 from omg.envs.trust import check_word, vouch
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError, abridged, unknown_name
 from omg.names import file_name, inside
 from omg.pools.members import SetName, read_index
 
@@ -288,7 +288,8 @@ def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:
         tree["agents"] = {str(label): {} if own is None else own for label, own in tree["agents"].items()}
         for label, own in tree["agents"].items():
             _check_keys(own, f"agents.{label}", AgentSection)
-    for label, own in ((tree.get("adaptation") or {}).get("variants") or {}).items():
+    variants = (tree.get("adaptation") or {}).get("variants")
+    for label, own in variants.items() if isinstance(variants, Mapping) else ():
         _check_keys(own, f"adaptation.variants.{label}", VariantSection)
     if isinstance(tree.get("pool"), Mapping) and tree["pool"].get("path") is not None:
         tree["pool"] = _given_pool(tree["pool"]["path"], copied)
@@ -312,7 +313,7 @@ def given_or_copied(given: Path, copied: Path | None) -> Path:
 def _given_pool(path: Any, copied: Path | None) -> dict[str, Any]:
     """The section `pool` for a pool that is there: its members instead of numbers, nothing about their training."""
     if not isinstance(path, str):
-        raise UserError(f"pool.path: got {path!r}; expected the folder of a pool.")
+        raise UserError(f"pool.path: got {abridged(path)}; expected the folder of a pool.")
     given = Path(path).resolve()
     try:
         members = read_index(given_or_copied(given, copied)).members
@@ -331,7 +332,7 @@ def _given_pool(path: Any, copied: Path | None) -> dict[str, Any]:
 
 def _check_keys(values: Any, where: str, section: type[Section]) -> None:
     if not isinstance(values, Mapping):
-        raise UserError(f"{where}: got {values!r}; expected a mapping.")
+        raise UserError(f"{where}: got {abridged(values)}; expected a mapping.")
     if not issubclass(section, SettingsSection):
         _known(values, f"{where}.", section.model_fields)
         return
@@ -360,7 +361,7 @@ def _refusal(error: ValidationError) -> UserError:
     where = ".".join(path)
     if first["type"] == "missing":
         return UserError(f"{where}: missing. {_expected(path)}".rstrip())
-    return UserError(f"{where}: got {first['input']!r}. {first['msg']}. {_expected(path)}".rstrip())
+    return UserError(f"{where}: got {abridged(first['input'])}. {first['msg']}. {_expected(path)}".rstrip())
 
 
 def _expected(path: Sequence[str]) -> str:

@@ -11,12 +11,13 @@ from omg.config import SUBGOAL_LEARNERS, Config, adjust, algorithm_names, resolv
 from omg.config.teams import looks_like_team
 from omg.controllers.scripted import build_scripted, scripted_names
 from omg.envs import Env, make_env
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError, abridged, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.adaptation import BEST_RESPONSE
 from omg.experiments.adaptation_setup import adaptation_config, check_learner, check_seat, check_settings
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.plan import POOL_FOLDER, AgentSection, Plan, given_or_copied
+from omg.experiments.pool import MOST_MEMBERS
 from omg.experiments.prior import DEFAULTS as PRIOR_DEFAULTS
 from omg.names import file_name
 from omg.pools import Pool
@@ -138,8 +139,8 @@ def _check_pool(plan: Plan, env: Env) -> dict[str, Config]:
     configs = {}
     for name, numbers in plan.pool.counts.items():
         for algorithm, number in numbers.items():
-            if number < 1:
-                raise UserError(f"pool.{name}: got {algorithm}: {number}, allowed: 1 or more.")
+            if not 1 <= number <= MOST_MEMBERS:
+                raise UserError(f"pool.{name}: got {algorithm}: {abridged(number)}, allowed: 1 to {MOST_MEMBERS}.")
             settings = {**plan.pool.settings, "env_args": plan.game.env_args}
             configs["pool"] = _resolved("pool", algorithm, plan, settings)
     for script in plan.pool.scripted:

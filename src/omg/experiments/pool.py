@@ -22,7 +22,7 @@ from omg.config.overrides import assignments
 from omg.controllers import Policy
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env, make_env
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError, abridged, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
 from omg.names import check_links, inert
@@ -35,6 +35,8 @@ Overrides = Sequence[str] | Mapping[str, Any]
 Which = Literal["best", "last"]
 
 RUNS = "runs"
+MOST_MEMBERS = 10_000
+"""Of an algorithm in a set: the most seeds of one run."""
 MEASURE_SEED = 0x5EED
 """Of the games in which members are measured: the same for all of them, so that they can be compared."""
 _OWN_KEYS = {
@@ -160,8 +162,8 @@ def _check_request(
         for algorithm, number in numbers.items():
             if algorithm not in algorithm_names():
                 raise unknown_name(f"algorithm in the set {name}:", algorithm, algorithm_names())
-            if number < 1:
-                raise UserError(f"{name}: got {algorithm}={number}, allowed: 1 or more.")
+            if not 1 <= number <= MOST_MEMBERS:
+                raise UserError(f"{name}: got {algorithm}={abridged(number)}, allowed: 1 to {MOST_MEMBERS}.")
     if not any(counts.values()) and not scripted:
         raise UserError("The pool would be empty. Give numbers of members, e.g. --training iql=4,vdn=3.")
     if which not in ("best", "last"):

@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from omg.components.files import write_json
+from pydantic import Field, TypeAdapter
+
+from omg.components.files import read_json, write_json
 from omg.errors import UserError
 from omg.names import check_links, file_name, inside
 
@@ -74,8 +76,11 @@ class Record:
 
     fingerprint: str
     status: Literal["begun", "done"]
-    seconds: float
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Wall time so far, interruptions left out."""
+
+
+_RECORD = TypeAdapter(Record)
 
 
 class Ledger:
@@ -102,8 +107,8 @@ class Ledger:
     def record(self, part: Part) -> Record | None:
         """What is known of a part; None if nothing, or if its record cannot be read."""
         try:
-            return Record(**json.loads(self._path(part).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            return _RECORD.validate_python(read_json(self._path(part)))
+        except (OSError, ValueError):
             return None
 
     def is_done(self, part: Part) -> bool:

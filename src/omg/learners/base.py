@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from jax import Array
 
-from omg.components import EpisodeBatch
+from omg.components import EpisodeBatch, Number
 
 LearnerState = Any
 """A pytree of arrays with everything that learning changes: parameters, targets, optimiser, counters."""
@@ -46,7 +46,7 @@ class Learner(Protocol):
         ...
 
     def update(
-        self, state: LearnerState, batch: Any, episode: Array | int, t_env: Array | int, key: Array
+        self, state: LearnerState, batch: Any, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[LearnerState, dict[str, Array]]:
         """One gradient update.
 
@@ -54,7 +54,7 @@ class Learner(Protocol):
             state: From `init` or the update before.
             batch: Sampled episodes, of what `keep` left; with `kept.parts` perhaps several batches.
             episode: Scalar integer, episodes collected so far in the whole run.
-            t_env: Scalar integer, environment steps so far.
+            t_env: Scalar count, environment steps so far.
             key: Consumed.
 
         Returns:

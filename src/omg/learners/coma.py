@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
@@ -105,7 +105,7 @@ class COMALearner(SeatLearner):
         state: COMAState,
         batch: EpisodeBatch,
         episode: Array | int,
-        t_env: Array | int = 0,
+        t_env: Number = 0,
         key: Array | None = None,
     ) -> tuple[COMAState, dict[str, Array]]:
         """Many steps of the critic, then one of the policy.
@@ -114,7 +114,7 @@ class COMALearner(SeatLearner):
             state: From `init` or the update before.
             batch: The episodes that the policy in `state` has just played.
             episode: Not used.
-            t_env: Scalar integer, environment steps when they were played; gives the floor they were played with.
+            t_env: Scalar count, environment steps when they were played; gives the floor they were played with.
             key: Not used.
 
         Returns:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.selectors import legal_softmax
 from omg.controllers import TeamDraw, build_mac
 from omg.controllers.hop import HOPMac
@@ -131,7 +131,7 @@ class HOPLearner:
         return measures
 
     def update(
-        self, state: HOPState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+        self, state: HOPState, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[HOPState, dict[str, Array]]:
         """`hop_epochs` passes over the episodes just played, each in `hop_minibatches` parts of positions.
 

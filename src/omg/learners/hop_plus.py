@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, view_mask
+from omg.components import EpisodeBatch, Number, loss_mask, view_mask
 from omg.controllers import TeamDraw
 from omg.controllers.hop import HOPMac
 from omg.envs.grid.symmetry import symmetries
@@ -114,7 +114,7 @@ class HOPPlusLearner(HOPLearner):
         return measures | subgoal_measures(state.mac, batch, seats, self.config.omg_horizon, partners)
 
     def update(
-        self, state: Any, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+        self, state: Any, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[Any, dict[str, Array]]:
         """`hop_epochs` passes of the models over the episodes just played, then as many of all other networks.
 
@@ -183,7 +183,7 @@ class HOPPlusLearner(HOPLearner):
     # ------------------------------------------------------------------------------------------------------- subgoals
 
     def _goals(
-        self, mac: HOPMac, views: Views, sequences: Sequences, t_env: Array | int, key: Array
+        self, mac: HOPMac, views: Views, sequences: Sequences, t_env: Number, key: Array
     ) -> tuple[Selection, Array, Array]:
         """Infers and selects with the networks as they played.
 

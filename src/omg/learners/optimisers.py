@@ -41,3 +41,16 @@ def clip_by_norm(gradients: Tree, max_norm: float) -> tuple[Tree, Array]:
     norm = optax.global_norm(gradients)
     scale = jnp.minimum(1.0, max_norm / (norm + 1e-6))
     return jax.tree.map(lambda gradient: gradient * scale, gradients), norm
+
+
+def target_is_due(episode: Array | int, last: Array, interval: int) -> Array:
+    """Whether a multiple of `interval` episodes lies behind `last`, the episode of the last copy, and `episode`.
+
+    Args:
+        episode: scalar int32.
+        last: scalar int32.
+        interval: one that is larger than any number of episodes means never.
+    """
+    if interval >= 2**31:
+        return jnp.zeros((), bool)
+    return jnp.asarray(episode // interval > last // interval)

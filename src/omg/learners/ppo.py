@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
@@ -117,7 +117,7 @@ class PPOLearner(SeatLearner):
         )
 
     def update(
-        self, state: PPOState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+        self, state: PPOState, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[PPOState, dict[str, Array]]:
         """All passes over the episodes just played.
 
@@ -125,7 +125,7 @@ class PPOLearner(SeatLearner):
             state: From `init` or the update before.
             batch: The episodes that the policy in `state` has just played.
             episode: Not used.
-            t_env: Scalar integer, environment steps when they were played; gives the floor they were played with.
+            t_env: Scalar count, environment steps when they were played; gives the floor they were played with.
             key: Randomness of the parts of a pass, and of opponent models that need any.
 
         Returns:

@@ -30,10 +30,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.selectors import ILLEGAL_LOG_PROBABILITY, multinomial_log_probabilities
 from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
-from omg.learners.optimisers import build_optimiser, clip_by_norm
+from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import SeatLearner
 from omg.modules.agents import Agent
 from omg.modules.critics import CriticSizes, SeatNetworks
@@ -119,7 +119,7 @@ class PR2Learner(SeatLearner):
         )
 
     def update(
-        self, state: PR2State, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+        self, state: PR2State, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[PR2State, dict[str, Array]]:
         """One gradient step of each network, and a copy to the target network when it is due.
 
@@ -169,7 +169,7 @@ class PR2Learner(SeatLearner):
         agent, q, others = optax.apply_updates((state.mac.agent, state.q, state.others), (moves, q_moves, rho_moves))
 
         interval = config.target_update_interval
-        due = episode // interval > state.last_target_episode // interval
+        due = target_is_due(episode, state.last_target_episode, interval)
         new_state = PR2State(
             mac=dataclasses.replace(state.mac, agent=agent),
             q=q,

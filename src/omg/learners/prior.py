@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from omg.components import EpisodeBatch, masked_mean, view_mask
+from omg.components import EpisodeBatch, Number, masked_mean, view_mask
 from omg.controllers import TeamDraw
 from omg.learners.base import Kept
 from omg.modules.opponent_models import Prior
@@ -73,7 +73,7 @@ class PriorLearner:
         raise KeyError(name)
 
     def update(
-        self, state: PriorState, batch: EpisodeBatch, episode: Array | int, t_env: Array | int, key: Array
+        self, state: PriorState, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[PriorState, dict[str, Array]]:
         """One gradient update; metrics as in `prior_loss`."""
         seen = self._seen(batch)

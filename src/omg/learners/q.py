@@ -25,10 +25,10 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
 from omg.errors import unknown_name
-from omg.learners.optimisers import build_optimiser, clip_by_norm
+from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.parts import Batches, as_parts, step_shares, weigh
 from omg.learners.seats import ModelUpdate, SeatLearner
 from omg.modules.agents import Agent
@@ -93,7 +93,7 @@ class QLearner(SeatLearner):
         state: QState,
         batch: Batches,
         episode: Array | int,
-        t_env: Array | int = 0,
+        t_env: Number = 0,
         key: Array | None = None,
     ) -> tuple[QState, dict[str, Array]]:
         """One gradient update, and a copy to the target network when it is due.
@@ -103,7 +103,7 @@ class QLearner(SeatLearner):
             batch: Sampled episodes, in one or in parts.
             episode: Scalar integer, episodes collected so far. The target is copied by the first update at which this
                 number has reached another multiple of `target_update_interval`.
-            t_env: Scalar integer, environment steps so far.
+            t_env: Scalar count, environment steps so far.
             key: Randomness of opponent models that need any.
 
         Returns:
@@ -138,7 +138,7 @@ class QLearner(SeatLearner):
         learned = optax.apply_updates(learned, steps)
 
         interval = self.config.target_update_interval
-        due = episode // interval > state.last_target_episode // interval
+        due = target_is_due(episode, state.last_target_episode, interval)
         frozen = jax.tree.map(lambda new, old: jnp.where(due, new, old), learned, frozen)
         new_state = QState(
             mac=dataclasses.replace(state.mac, agent=learned[0], opponent_model=changed.model),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from omg.components import EpisodeBatch, keep_seats, loss_mask, take_seats
+from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats
 from omg.controllers import BasicMAC, Columns, TeamDraw
 from omg.learners.base import Kept
 from omg.learners.parts import step_shares, weigh
@@ -125,7 +125,7 @@ class SeatLearner:
         state: Any,
         parts: Sequence[EpisodeBatch],
         columns: Sequence[Columns],
-        t_env: Array | int,
+        t_env: Number,
         key: Array | None,
     ) -> ModelUpdate:
         """One update of the opponent model from all parts of a batch, and the features it had before."""

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, lengths, loss_mask, view_mask
+from omg.components import EpisodeBatch, Number, lengths, loss_mask, view_mask
 from omg.components.schedules import linear
 from omg.controllers import Columns, TeamDraw
 from omg.errors import UserError
@@ -98,7 +98,7 @@ class SubgoalLearner(SeatLearner):
         state: Any,
         parts: Sequence[EpisodeBatch],
         columns: Sequence[Columns],
-        t_env: Array | int,
+        t_env: Number,
         key: Array | None,
     ) -> ModelUpdate:
         model = state.mac.opponent_model
@@ -125,7 +125,7 @@ class SubgoalLearner(SeatLearner):
         return ModelUpdate(changed, opt_state, tuple(state.mac.control(each) for each in features), metrics)
 
     def _part_loss(
-        self, model: SubgoalModel, state: Any, batch: EpisodeBatch, columns: Columns, key: Array, t_env: Array | int
+        self, model: SubgoalModel, state: Any, batch: EpisodeBatch, columns: Columns, key: Array, t_env: Number
     ) -> tuple[tuple[Array, dict[str, Array]], Array]:
         """Of one part of a batch: the model's loss with the metrics, and the subgoals that Q learns with.
 
@@ -213,7 +213,7 @@ def select_goals(
 
 
 def mix_subgoals(
-    config: Config, inferred: Array, selection: Selection, mask: Array, t_env: Array | int, key: Array
+    config: Config, inferred: Array, selection: Selection, mask: Array, t_env: Number, key: Array
 ) -> tuple[Array, Array]:
     """The subgoals that the agent learns with, and the share of selected ones.
 

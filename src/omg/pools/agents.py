@@ -163,7 +163,11 @@ def load_agent(path: str | Path) -> Agent:
     env = make_stored_env(folder / CARD, config.env, config.env_args)
     _check_game(folder, card.spec, env.spec)
     try:
-        policy = bundle.fill(_template(config, env.spec, card.partners)).tested()
+        template = _template(config, env.spec, card.partners)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / CARD} is damaged: no agent has such sizes ({error}).") from None
+    try:
+        policy = bundle.fill(template).tested()
     except ShapeMismatchError as error:
         raise UserError(
             f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with {_settings(config)}: {error}."

@@ -59,7 +59,10 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
             f"{folder / PRIOR_CARD} is damaged: a map of {card.map_shape} does not fit into {card.features} features."
         )
     key = jax.random.PRNGKey(0)
-    template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=card.map_shape, key=key))
+    try:
+        template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=card.map_shape, key=key))
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / PRIOR_CARD} is damaged: no prior has such sizes ({error}).") from None
     try:
         prior = bundle.fill(template)
     except ShapeMismatchError as error:

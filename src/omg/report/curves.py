@@ -131,6 +131,7 @@ def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", 
     """The matplotlib figure of `plot_curves`, from curves that are already averaged."""
     # The figure class alone, without pyplot: no window system, nothing global.
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
     from matplotlib.ticker import EngFormatter, PercentFormatter
 
     figure = Figure(figsize=(6.4, 3.6), dpi=120, layout="constrained")
@@ -156,6 +157,8 @@ def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", 
     if len(curves) > 1:
         # Beside the lines: inside it would lie on one of them sooner or later.
         figure.legend(frameon=False, loc="outside right upper")
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # A name or title is text, whatever dollars are in it.
     return figure
 
 

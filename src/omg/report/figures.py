@@ -63,6 +63,7 @@ def figure_style(colours: Sequence[str] = PALETTE) -> Iterator[None]:
         "legend.frameon": False,
         "svg.fonttype": "none",
         "svg.hashsalt": "omg",
+        "text.parse_math": False,  # A label is text, whatever dollars are in it.
     }
     with mpl.rc_context(settings):
         yield

@@ -154,12 +154,12 @@ def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, An
     began = time.perf_counter()
     chunks = 0
     while chunks < 2 or time.perf_counter() - began < seconds:
-        before = int(state.t_env.sum())
+        before = int(state.t_env.numpy().sum())
         entered = time.perf_counter()
         state, log = compiled(state)
         log = jax.device_get(log)
         inside += time.perf_counter() - entered
-        played += int(state.t_env.sum()) - before
+        played += int(state.t_env.numpy().sum()) - before
         updates += int(log.updates.sum())
         chunks += 1
     total = time.perf_counter() - began

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from omg.components.files import (
     ShapeMismatchError,
@@ -38,6 +38,7 @@ _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
 _BUFFER_PREFIX = "storage."
 _LEARNER_PREFIX = "learner."
+_STEPS = "t_env"
 
 
 def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with_buffer: bool, keep: int) -> Path:
@@ -102,7 +103,10 @@ def load_newest(folder: Path, template: Any, say: Callable[[str], None]) -> tupl
     for path in reversed(candidates):
         problem = _damage(path)
         if problem is None:
-            return _read(path, template, say)
+            try:
+                return _read(path, template, say)
+            except (OSError, ValueError) as error:  # Damaged before its checksum was taken.
+                problem = f"it cannot be read: {error}"
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")
     if candidates:
         raise UserError(f"All {len(candidates)} checkpoints in {folder} are damaged; the run cannot be resumed.")
@@ -122,12 +126,16 @@ def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
         None when there is no such checkpoint.
     """
     for path in reversed(list_checkpoints(folder)):
-        if _damage(path) is None:
+        if _damage(path) is not None:
+            continue
+        try:
             stored = read_header(path / _STATE)
             names = [name for name in stored if name.startswith(_LEARNER_PREFIX)]
             check_bytes(path / _STATE, sum(stored[name].end - stored[name].begin for name in names))
             with safe_open(path / _STATE, framework="numpy") as file:
                 return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name)[index] for name in names}
+        except (SafetensorError, OSError, IndexError, TypeError):  # Damaged before its checksum was taken.
+            continue
     return None
 
 
@@ -157,14 +165,12 @@ def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunSta
     try:
         # Before anything is read: no file takes more memory than the state that it is for.
         check_leaves(template, {**buffer, **_whole_rows(read_header(path / _STATE), buffer)})
-        arrays, host = load_arrays(path / _STATE), read_json(path / _HOST)
     except ShapeMismatchError as error:
         raise UserError(f"Checkpoint {path} does not fit this configuration: {error}.") from None
-    except (OSError, DamagedFileError) as error:
-        raise UserError(f"Checkpoint {path} cannot be read: {error}.") from None
+    arrays, host = _wide_steps(load_arrays(path / _STATE), _two_words), read_json(path / _HOST)
     if not any(leaf in arrays for leaf in buffer):
         say("the checkpoint has no replay buffer (save_buffer=False): it fills anew, the run will not be the same")
-        arrays["stored"] = np.zeros_like(arrays["stored"])
+        arrays["stored"] = np.zeros((), np.int32)
     for leaf, shape in buffer.items():
         rows = arrays.get(leaf, np.zeros((shape.shape[0], 0, *shape.shape[2:]), _numpy_type(shape.dtype)))
         missing = max(shape.shape[1] - rows.shape[1], 0)
@@ -172,11 +178,21 @@ def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunSta
     return jax.device_put(fill_leaves(template, arrays)), host
 
 
+def _wide_steps(arrays: dict[str, Any], wide: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Arrays, or their header, in which steps that were written when a run could count only to 2^31 have two words."""
+    return {**arrays, **wide(arrays.pop(_STEPS))} if _STEPS in arrays else arrays
+
+
+def _two_words(steps: np.ndarray) -> dict[str, np.ndarray]:
+    low = steps.astype(np.uint32)
+    return {f"{_STEPS}.high": np.zeros_like(low), f"{_STEPS}.low": low}
+
+
 def _whole_rows(header: Mapping[str, StoredArray], buffer: Mapping[str, Any]) -> dict[str, StoredArray]:
     """A header in which rows of the replay buffer that were left out count as if they were there."""
-    whole = dict(header)
+    whole = _wide_steps(dict(header), lambda steps: {f"{_STEPS}.high": steps, f"{_STEPS}.low": steps})
     for leaf, wanted in buffer.items():
-        shape = whole[leaf].shape if leaf in whole else ()
+        shape: tuple[int, ...] = whole[leaf].shape if leaf in whole else ()
         if len(shape) == len(wanted.shape) and shape[1] <= wanted.shape[1]:
             whole[leaf] = whole[leaf]._replace(shape=(shape[0], wanted.shape[1], *shape[2:]))
     return whole

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from omg.components import Count
 from omg.config import PLANNERS, Config
 from omg.controllers import LEARNER, Lineup, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
 from omg.envs import plays_on_host
@@ -129,7 +130,7 @@ class EncounterProgram(Program):
         storage = None if self.frozen else self.storage_shape()
         storage = jax.tree.map(lambda leaf: np.zeros((replicates, *leaf.shape), leaf.dtype), storage)
         # Counters of their own each: the state is used up when it is played, and one array cannot be used up twice.
-        counters = (jnp.zeros(replicates, jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+        counters = (Count.of(0, (replicates,)), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
         state: RunState = jax.device_put(RunState(learner, storage, keys, *counters, (squad, lineup)))
         return state
 
@@ -168,8 +169,8 @@ class EncounterProgram(Program):
         return state, jax.tree.map(lambda leaf: leaf[None], log)
 
     def _encounter(
-        self, learner: Any, storage: Any, key: Array, t_env: Array, squad: Any, *, episodes: Array, stored: Array
-    ) -> tuple[Any, Any, Array, Array, IterationLog]:
+        self, learner: Any, storage: Any, key: Array, t_env: Count, squad: Any, *, episodes: Array, stored: Array
+    ) -> tuple[Any, Any, Array, Count, IterationLog]:
         """One round of one replicate; the counters include its episodes."""
         next_key, play_key, _ = self._split(key)
         rollout = play_episodes(
@@ -186,7 +187,7 @@ class EncounterProgram(Program):
             return self._take_in(
                 learner, storage, key, t_env, rollout.batch, rollout.stats, episodes=episodes, stored=stored
             )
-        t_env = t_env + rollout.stats.lengths.sum()
+        t_env = t_env.plus(rollout.stats.lengths.sum())
         log = IterationLog(rollout.stats, {}, jnp.int32(0), jnp.float32(0.0), t_env, jnp.bool_(True))
         return learner, storage, next_key, t_env, log
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.components import EpisodeBatch
+from omg.components import Count, EpisodeBatch
 from omg.config import Config
 from omg.controllers import Lineup
 from omg.envs import make_env
@@ -222,7 +222,7 @@ class HostProgram(Program):
         `first` is the number of a test's episodes before this round, so that its rounds have different teams.
         """
 
-        def one(learner: Any, key: Array, t_env: Array) -> tuple[Any, Any, Lineup | None, Array, Array]:
+        def one(learner: Any, key: Array, t_env: Count) -> tuple[Any, Any, Lineup | None, Array, Array]:
             if player == "policy":
                 acting, play_key, epsilon = self.learner.policy(learner), self._split(key)[1], self._epsilon(t_env)
             else:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import SUBGOAL_LEARNERS
-from omg.errors import UserError
+from omg.errors import UserError, out_of_memory
 from omg.runners import GamesFailedError
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
+from omg.training.progress import Progress, read_progress
 from omg.training.start import about_prior
 from omg.training.summary import Row, Summary, episode_rows
 
@@ -64,25 +65,8 @@ class Reporter(Protocol):
         """Cuts the metrics record back to `position`."""
 
 
-@dataclass
-class Progress:
-    """The host's side of a run's state; goes into checkpoints as JSON."""
-
-    last_test: int = -1
-    last_log: int = 0
-    last_diagnosis: int = 0
-    last_save: int = 0
-    tested_at: list[int] = field(default_factory=list)
-    """Steps of each seed at its newest test."""
-    newest_test: list[dict[str, float]] = field(default_factory=list)
-    """What that test brought."""
-    best: dict[str, float] = field(default_factory=dict)
-    """Seed -> best test value of the success metric."""
-    streak: int = 0
-    """Consecutive tests that reached `early_stop_value`."""
-    summary: dict[str, Any] = field(default_factory=dict)
-    record: int = 0
-    """`Reporter.position` when the checkpoint was written."""
+_MOST_EPISODES = 2**31
+"""Steps are counted in 64 bits; episodes, of many steps each, are not."""
 
 
 class Outcome(NamedTuple):
@@ -118,6 +102,10 @@ class Trainer:
             return self._run()
         except GamesFailedError as error:
             raise UserError(f"{error} {self._save_after_failure()}") from error
+        except Exception as error:
+            if (message := out_of_memory(error)) is None:
+                raise
+            raise UserError(message) from error
         finally:
             self.program.close()
 
@@ -131,7 +119,7 @@ class Trainer:
         with self._ctrl_c():
             while True:
                 self._whole = (state, progress, summary)
-                reached = int(state.t_env.min())
+                reached = int(state.t_env.numpy().min())
                 if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
                     self._test(test, state, progress)
                     if reached - progress.last_diagnosis >= config.diagnostics_interval:
@@ -146,23 +134,24 @@ class Trainer:
                     break
                 if config.save_model and reached - progress.last_save >= config.save_model_interval:
                     self._save(state, progress, summary)
+                self._check_episodes(state)
                 watch.start()
-                played = int(state.t_env.sum())
+                played = int(state.t_env.numpy().sum())
                 state, log = chunk(state)
                 log = jax.device_get(log)
                 watch.stop(self.program.host_seconds)
                 self._check_finite(log)
                 summary.add(log)
-                watch.count(int(state.t_env.sum()) - played, int(log.updates.sum()))
-                reached = int(state.t_env.min())
+                watch.count(int(state.t_env.numpy().sum()) - played, int(log.updates.sum()))
+                reached = int(state.t_env.numpy().min())
                 if reached - progress.last_log >= config.log_interval or reached >= config.t_max:
                     progress.last_log = reached
-                    self.reporter.rows(summary.rows(self.seeds, np.asarray(state.t_env)))
+                    self.reporter.rows(summary.rows(self.seeds, state.t_env.numpy()))
                     summary.clear()
                 self.reporter.speed(watch.speed(reached), _headline(progress))
-        if status == "finished" and progress.last_test < int(state.t_env.min()):
+        if status == "finished" and progress.last_test < int(state.t_env.numpy().min()):
             self._test(test, state, progress)
-        if status == "finished" and progress.last_diagnosis < int(state.t_env.min()):
+        if status == "finished" and progress.last_diagnosis < int(state.t_env.numpy().min()):
             self._compare_controls(state, progress)
         self._finish(state, progress, summary)
         return Outcome(status, state, progress)
@@ -185,9 +174,9 @@ class Trainer:
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
             return program.init(seeds), Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
         state, host = found
-        progress = Progress(**host)
+        progress = read_progress(host, len(self.seeds), self.checkpoints)
         self.reporter.rewind(progress.record)
-        self.reporter.say(f"resuming at t_env {int(state.t_env.min()):,}")
+        self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
         return state, progress
 
     def _about_the_team(self) -> list[str]:
@@ -222,11 +211,12 @@ class Trainer:
     def _test(self, test: Callable[..., Any], state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         stats, found = jax.device_get(test(state))
-        progress.last_test = int(state.t_env.min())
+        progress.last_test = int(state.t_env.numpy().min())
         rows: list[Row] = []
+        steps = state.t_env.numpy()
         key = f"test_{self.program.success_metric}_mean"
         for index, seed in enumerate(self.seeds):
-            t_env = int(state.t_env[index])
+            t_env = int(steps[index])
             if t_env == progress.tested_at[index]:
                 continue
             values = episode_rows(stats, index, prefix="test_")
@@ -244,8 +234,9 @@ class Trainer:
 
     def _compare_controls(self, state: RunState, progress: Progress) -> None:
         """How much worse the games of the newest test go without what the opponent model says: `..._drop`."""
-        progress.last_diagnosis = int(state.t_env.min())
+        progress.last_diagnosis = int(state.t_env.numpy().min())
         rows: list[Row] = []
+        steps = state.t_env.numpy()
         for name, play in self.program.controls.items():
             stats = jax.device_get(play(state))
             for index, seed in enumerate(self.seeds):
@@ -257,7 +248,7 @@ class Trainer:
                     if key.endswith("_mean")
                 }
                 newest |= drops
-                rows += [Row(seed, int(state.t_env[index]), key, value) for key, value in drops.items()]
+                rows += [Row(seed, int(steps[index]), key, value) for key, value in drops.items()]
         self.reporter.rows(rows)
 
     def _reached_goal(self, progress: Progress) -> bool:
@@ -280,13 +271,25 @@ class Trainer:
         )
         return True
 
+    def _check_episodes(self, state: RunState) -> None:
+        """Stops before the number of episodes, which programs count in 32 bits, is too large for them."""
+        played = int(state.episodes)
+        if played + self.program.iterations * self.config.batch_size_run >= _MOST_EPISODES:
+            if self._whole is not None and self.config.save_model:
+                self._save(*self._whole)
+            raise UserError(
+                f"t_max: got {self.config.t_max:,}, but by t_env {int(state.t_env.numpy().min()):,} this run has "
+                f"played {played:,} episodes, and it can count at most {_MOST_EPISODES - 1:,}. Go on in a new run with "
+                f"init_from={self.checkpoints.parent}."
+            )
+
     def _check_finite(self, log: IterationLog) -> None:
         """Stops at a loss that is not a number; the last checkpoint was written before it happened."""
         for name, values in log.learner.items():
             bad = np.argwhere(~np.isfinite(values) & log.active)
             if len(bad):
                 iteration, index = int(bad[0][0]), int(bad[0][1])
-                t_env = int(log.t_env[iteration, index])
+                t_env = int(log.t_env.numpy()[iteration, index])
                 saved = list_checkpoints(self.checkpoints)
                 kept = f"The last good checkpoint is {saved[-1]}" if saved else "No checkpoint had been written yet"
                 raise UserError(
@@ -303,7 +306,7 @@ class Trainer:
         return f"The run is saved at t_env {self._whole[1].last_save:,}; once the game works, continue with omg resume."
 
     def _save(self, state: RunState, progress: Progress, summary: Summary) -> None:
-        progress.last_save = int(state.t_env.min())
+        progress.last_save = int(state.t_env.numpy().min())
         progress.summary = summary.dump()
         progress.record = self.reporter.position()
         save_checkpoint(
@@ -318,9 +321,10 @@ class Trainer:
         if not self.config.save_model:
             return
         self._save(state, progress, summary)
+        steps = state.t_env.numpy()
         for index, seed in enumerate(self.seeds):
             one = self._one_seed(state, index)
-            self.save_agent(one, seed, int(state.t_env[index]), "last", progress.newest_test[index])
+            self.save_agent(one, seed, int(steps[index]), "last", progress.newest_test[index])
 
     @staticmethod
     def _one_seed(state: RunState, index: int) -> Any:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components import EpisodeBatch, replay
+from omg.components import Count, EpisodeBatch, replay
 from omg.components.schedules import linear
 from omg.config import ON_POLICY, Config, update_rhythm
 from omg.controllers import TeamPolicy
@@ -43,8 +43,8 @@ class RunState(NamedTuple):
     """Replay buffer, [S, buffer_size, ...]."""
     key: Array
     """[S, 2] uint32."""
-    t_env: Array
-    """[S] int32, environment steps."""
+    t_env: Count
+    """[S], environment steps."""
     episodes: Array
     """[] int32, episodes played by each seed."""
     stored: Array
@@ -61,7 +61,7 @@ class IterationLog(NamedTuple):
     """Means over the iteration's updates; all-zero while `updates` is 0."""
     updates: Array
     epsilon: Array
-    t_env: Array
+    t_env: Count
     active: Array
     """Whether the seed was still training (it stops at `t_max`)."""
     dropped: Array | None = None
@@ -95,6 +95,11 @@ class Program:
         self.updates, self.period = update_rhythm(config)
         self.cuts = self._cuts()
         self.iterations = self._iterations_per_chunk()
+        if config.batch_size_run * (self.spec.episode_limit + 1) >= 2**31:
+            raise UserError(
+                f"batch_size_run: got {config.batch_size_run}; a round of games of {self.spec.episode_limit} steps may "
+                f"have at most 2^31 - 1 steps. Allowed: at most {(2**31 - 1) // (self.spec.episode_limit + 1)}."
+            )
         self.seeds_axis: str | None = SEEDS_AXIS
         """Name of the mapped axis of the seeds; None where they are not mapped."""
         start = jax.jit(self._init)
@@ -218,7 +223,7 @@ class Program:
             return adopt(self.learner.init(learner_key), prior, weights), self._storage(), key
 
         learner, storage, key = jax.vmap(one)(seeds, weights)
-        return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0), jnp.int32(0), squad)
+        return RunState(learner, storage, key, Count.of(0, seeds.shape), jnp.int32(0), jnp.int32(0), squad)
 
     def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:
         def iteration(state: RunState, _: None) -> tuple[RunState, IterationLog]:
@@ -233,8 +238,8 @@ class Program:
         return jax.lax.scan(iteration, state, None, length=self.iterations)
 
     def _iterate(
-        self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array, stored: Array, squad: Any
-    ) -> tuple[Any, Any, Array, Array, IterationLog]:
+        self, learner: Any, storage: Any, key: Array, t_env: Count, *, episodes: Array, stored: Array, squad: Any
+    ) -> tuple[Any, Any, Array, Count, IterationLog]:
         """One seed: play `batch_size_run` episodes, store them, update. The counters include these episodes."""
         rollout = play_episodes(
             self.env,
@@ -256,7 +261,7 @@ class Program:
         next_key, play_key, sample_key = jax.random.split(key, 3)
         return next_key, play_key, sample_key
 
-    def _epsilon(self, t_env: Array) -> Array:
+    def _epsilon(self, t_env: Count) -> Array:
         config = self.config
         return linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
 
@@ -265,28 +270,28 @@ class Program:
         learner: Any,
         storage: Any,
         key: Array,
-        t_env: Array,
+        t_env: Count,
         batch: EpisodeBatch,
         stats: EpisodeStats,
         *,
         episodes: Array,
         stored: Array,
-    ) -> tuple[Any, Any, Array, Array, IterationLog]:
+    ) -> tuple[Any, Any, Array, Count, IterationLog]:
         """One seed: store newly played episodes and make the updates that are due. The counters include them."""
         config = self.config
         next_key, _, sample_key = self._split(key)
         storage = replay.insert(storage, self.learner.keep(batch), stored - config.batch_size_run)
-        active = t_env < config.t_max
+        active = t_env.below(config.t_max)
         updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored, t_env)
         # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.
         learner, key = jax.tree.map(lambda new, old: jnp.where(active, new, old), (updated, next_key), (learner, key))
         epsilon = self._epsilon(t_env)
-        t_env = t_env + jnp.where(active, stats.lengths.sum(), 0)
+        t_env = t_env.plus(jnp.where(active, stats.lengths.sum(), 0))
         log = IterationLog(stats, metrics, jnp.where(active, count, 0), epsilon, t_env, active)
         return learner, storage, key, t_env, log
 
     def _learn(
-        self, learner: Any, storage: Any, key: Array, episodes: Array, stored: Array, t_env: Array
+        self, learner: Any, storage: Any, key: Array, episodes: Array, stored: Array, t_env: Count
     ) -> tuple[Any, dict[str, Array], Array]:
         """The updates due after `episodes` episodes; returns the learner, mean metrics and the number of updates."""
         config = self.config

@@ -55,7 +55,7 @@ class GymmaArgs(SharedArgs):
     key: str = Field(
         "lbforaging:Foraging-8x8-2p-3f-v3", description="Gymnasium's name of the game, or module:class of your own"
     )
-    time_limit: int = Field(50, ge=1, le=100_000, description="steps until an episode is cut")
+    time_limit: int = Field(50, ge=1, le=30_000, description="steps until an episode is cut")
 
     @property
     def module(self) -> str:

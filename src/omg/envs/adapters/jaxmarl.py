@@ -35,7 +35,7 @@ class JaxMARLArgs(SharedArgs):
 
     key: str = Field("MPE_simple_spread_v3", description="JaxMARL's name of the game")
     time_limit: int | None = Field(
-        None, ge=1, le=100_000, description="steps until an episode is cut; the game's own if empty"
+        None, ge=1, le=30_000, description="steps until an episode is cut; the game's own if empty"
     )
 
     @property

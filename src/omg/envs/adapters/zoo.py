@@ -24,7 +24,7 @@ class PettingZooArgs(SharedArgs):
     key: str = Field(
         "mpe2.simple_spread_v3", description="module with parallel_env(), or module:function that makes the game"
     )
-    time_limit: int = Field(25, ge=1, le=100_000, description="steps until an episode is cut")
+    time_limit: int = Field(25, ge=1, le=30_000, description="steps until an episode is cut")
 
     @property
     def module(self) -> str:

@@ -22,7 +22,7 @@ class BattleArgs(GameArgs):
         "standard", description="two facing blocks, or surrounded/reflected starts as in SMACv2"
     )
     episode_limit: int | None = Field(
-        None, ge=1, le=100_000, description="steps until an episode is cut; the map's own if empty"
+        None, ge=1, le=30_000, description="steps until an episode is cut; the map's own if empty"
     )
     step_mul: int = Field(8, ge=1, le=64, description="game ticks per step")
     move_amount: float = Field(2.0, gt=0, description="how far a move order reaches, in cells")

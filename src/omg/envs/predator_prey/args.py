@@ -12,8 +12,8 @@ class PredatorPreyArgs(GameArgs):
 
     predators: int = Field(3, ge=1, le=100, description="number of predators; they have the first seats")
     prey: int = Field(1, ge=1, le=100, description="number of prey; they have the last seats")
-    obstacles: int = Field(2, ge=0, le=1000, description="number of round obstacles")
-    episode_limit: int = Field(25, ge=1, le=100_000, description="steps of a game")
+    obstacles: int = Field(2, ge=0, le=100, description="number of round obstacles")
+    episode_limit: int = Field(25, ge=1, le=30_000, description="steps of a game")
     end_at_limit: bool = Field(
         True, description="whether a game is over after its last step; false: it is cut there and would go on"
     )

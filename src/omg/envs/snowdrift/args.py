@@ -10,7 +10,7 @@ from omg.envs.grid.args import GridArgs, check_room
 class SnowdriftArgs(GridArgs):
     """`env_args` of `snowdrift`."""
 
-    drifts: int = Field(6, ge=1, description="number of snowdrifts")
+    drifts: int = Field(6, ge=1, le=256, description="number of snowdrifts")
     benefit: float = Field(6.0, description="what everybody gets when a drift is removed")
     cost: float = Field(4.0, ge=0, description="what removing a drift costs, shared equally by those who shovel it")
 

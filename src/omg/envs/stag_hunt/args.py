@@ -15,8 +15,8 @@ class StagHuntArgs(GridArgs):
     """`env_args` of `stag_hunt`."""
 
     map_name: str = Field("4h1s", description="4h1s or 4h2s: four hares and one or two stags")
-    hares: int | None = Field(None, ge=0, description="number of hares; empty: as map_name says")
-    stags: int | None = Field(None, ge=0, description="number of stags; empty: as map_name says")
+    hares: int | None = Field(None, ge=0, le=256, description="number of hares; empty: as map_name says")
+    stags: int | None = Field(None, ge=0, le=256, description="number of stags; empty: as map_name says")
     blocks: int = Field(
         5, ge=0, le=20, description="most obstacles of 3 or 4 cells, placed at random; fewer where there is no room"
     )

@@ -1,0 +1,60 @@
+"""Counts of 64 bits in programs of 32: JAX runs without wide integers, and runs may be longer than 2^31 steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+_WORD = 2**32
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Count:
+    """A whole number from 0 to 2^64 - 1, or an array of them, as two words; a pytree.
+
+    Below 2^32 the high word is 0 and everything here computes just what the low word alone would.
+    """
+
+    high: Any
+    """[...] uint32."""
+    low: Any
+    """[...] uint32, of the same shape."""
+
+    @staticmethod
+    def of(value: int, shape: tuple[int, ...] = ()) -> Count:
+        """The same number everywhere, `shape`."""
+        high, low = divmod(value, _WORD)
+        return Count(jnp.full(shape, high, jnp.uint32), jnp.full(shape, low, jnp.uint32))
+
+    def plus(self, number: Array) -> Count:
+        """The sum with a whole number of 0 to 2^31 - 1 of the same shape."""
+        low = self.low + jnp.asarray(number).astype(jnp.uint32)
+        return Count(self.high + (low < self.low).astype(jnp.uint32), low)
+
+    def below(self, limit: int) -> Array:
+        """Whether it is smaller than `limit`; bool of its shape."""
+        high, low = divmod(limit, _WORD)
+        return (self.high < np.uint32(high)) | ((self.high == np.uint32(high)) & (self.low < np.uint32(low)))
+
+    def real(self) -> Array:
+        """The nearest float32, or one beside it; of its shape."""
+        return self.high.astype(jnp.float32) * float(_WORD) + self.low.astype(jnp.float32)
+
+    def numpy(self) -> np.ndarray:
+        """As int64, for the host; counts stay far below 2^63."""
+        return np.asarray(self.high, np.int64) * _WORD + np.asarray(self.low, np.int64)
+
+
+Number = Count | Array | int
+"""What schedules and learners take for a number of steps."""
+
+
+def real(number: Count | Array | int) -> Array:
+    """A count, or an integer array or number, as float32 of its shape."""
+    return number.real() if isinstance(number, Count) else jnp.asarray(number, jnp.float32)

@@ -1,0 +1,65 @@
+"""A short slice of `make fuzz`: generated command lines, plans and damaged files, none of which ends in a traceback."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fuzz.cases import PARTS, failures
+from fuzz.harness import Case, run_case, scratch_root
+from fuzz.material import Material
+
+SLICE = {"lines": 300, "plans": 80, "files": 80}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    return Material(tmp_path_factory.mktemp("material") / "all")
+
+
+@pytest.mark.parametrize("part", list(PARTS))
+def test_generated_input_never_ends_in_a_traceback(part: str, material: Material):
+    found = failures(part, int(os.environ.get("FUZZ_SEED", "1")), range(SLICE[part]), material)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["config", "optimizer=!!int x"],
+        ["config", "lr=" + "[" * 1000],
+        ["config", "lr=&a [*a]"],
+        ["config", "t_max=" + "9" * 5000],
+        ["train", "--config=" + "9" * 5000 + "iql"],
+        ["train", "--config=iql", "name=" + "x" * 300],
+        ["evaluate", "x" * 5000],
+        ["evaluate", ""],
+        ["resume", "."],
+        ["pool", "train", "here", "--training", "iql=" + "9" * 5000],
+        ["config", "env_args={a: 1, a: 2}"],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_what_once_ended_in_a_traceback_is_refused(words: list[str]):
+    outcome = run_case(Case(words))
+    assert (outcome.code, outcome.problem) == (2, ""), outcome.detail
+
+
+def test_a_label_is_text_whatever_dollars_are_in_it(material: Material):
+    words = ["plot", "run", "--title", r"$\frac{$", "--metric", "test_return_mean", "-o", "out.svg"]
+    outcome = run_case(Case(words, lambda folder: material.copy(folder, "run")))
+    assert (outcome.code, outcome.problem) == (0, ""), outcome.detail
+
+
+def test_the_harness_finds_faults(monkeypatch: pytest.MonkeyPatch):
+    def faulty(*_: object) -> None:
+        raise ZeroDivisionError("never foreseen")
+
+    monkeypatch.setattr("omg.config.layers.resolve", faulty)
+    outcome = run_case(Case(["config"]))
+    assert outcome.problem == "ZeroDivisionError: never foreseen"
+    assert "Traceback" in outcome.detail
+    left = Path(scratch_root() or "/tmp").glob("omg-fuzz-*/config.yaml")
+    assert not list(left)

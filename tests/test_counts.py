@@ -26,7 +26,7 @@ from omg.training.loop import Trainer
 from omg.training.program import Program, RunState
 from omg.training.progress import Progress
 from refusing import refusal
-from tiny import tiny_config
+from tiny import SPEC, tiny_config
 
 EDGES = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 3 * 10**9, 2**53)
 SIGHT = 400
@@ -79,7 +79,7 @@ def at_edge(config: Config) -> tuple[Program, RunState]:
 
 def test_a_run_crosses_the_last_number_of_32_bits(config: Config, at_edge: tuple[Program, RunState]):
     _, state = at_edge
-    folder = RunFolder.create(config, "field")
+    folder = RunFolder.create(config, SPEC)
     start = 2**32 - SIGHT
     progress = Progress(start, start, start, start, tested_at=[start], newest_test=[{}])
     state = state._replace(t_env=Count.of(start, (1,)), episodes=jnp.int32(4))

@@ -54,7 +54,7 @@ def test_a_label_is_text_whatever_dollars_are_in_it(material: Material):
 
 
 def test_the_harness_finds_faults(monkeypatch: pytest.MonkeyPatch):
-    def faulty(*_: object) -> None:
+    def faulty(*_: object, **__: object) -> None:
         raise ZeroDivisionError("never foreseen")
 
     monkeypatch.setattr("omg.config.layers.resolve", faulty)

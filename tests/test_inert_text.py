@@ -24,7 +24,7 @@ from omg.report.page import report_input, write_markdown, write_page
 from omg.report.verdict import difference_sentence
 from omg.tracking import RunFolder, RunReporter, Table
 from test_report_page import difference, outline, scores
-from tiny import tiny_config
+from tiny import SPEC, tiny_config
 
 STEERING = "\x1b[2J\x1b]0;title\x07\x9b31m\u202edne\u2066\r\nforged\u2028line\u200b\x7f"
 SHOWN = r"\x1b[2J\x1b]0;title\x07\x9b31m\u202edne\u2066\r\nforged\u2028line\u200b\x7f"
@@ -86,7 +86,7 @@ def test_logs_of_processes_are_plain(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_console_log_of_a_run_has_whole_lines(tmp_path: Path) -> None:
-    folder, screen = RunFolder.create(tiny_config(tmp_path), "4x4"), io.StringIO()
+    folder, screen = RunFolder.create(tiny_config(tmp_path), SPEC), io.StringIO()
     with RunReporter(folder, folder.config(), Console(file=screen, width=40)) as reporter:
         reporter.say(STEERING)
     assert screen.getvalue() == f"{SHOWN}\n"

@@ -69,7 +69,7 @@ def test_a_container_may_have_less_than_the_machine(tmp_path: Path, monkeypatch:
 def test_running_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     assert out_of_memory(ValueError("x")) is None
 
-    def exhausted(*_: object) -> None:
+    def exhausted(*_: object, **__: object) -> None:
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 99999999 bytes.")
 
     monkeypatch.setattr("omg.config.layers.resolve", exhausted)

@@ -67,8 +67,8 @@ class Material:
         from omg.training.program import Program
         from omg.training.progress import Progress
 
-        run = RunFolder.create(config, "field")
         program = Program(config)
+        run = RunFolder.create(config, program.spec)
         shapes = jax.eval_shape(program.init, jnp.zeros(1, jnp.uint32))
         for number in (1, 2):
             state = jax.tree.map(lambda leaf: np.full(leaf.shape, 1, leaf.dtype), shapes)

@@ -180,7 +180,7 @@ def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunSta
 
 def _wide_steps(arrays: dict[str, Any], wide: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """Arrays, or their header, in which steps that were written when a run could count only to 2^31 have two words."""
-    return {**arrays, **wide(arrays.pop(_STEPS))} if _STEPS in arrays else arrays
+    return arrays | wide(arrays.pop(_STEPS)) if _STEPS in arrays else arrays
 
 
 def _two_words(steps: np.ndarray) -> dict[str, np.ndarray]:

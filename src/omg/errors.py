@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+_DISK_FAULTS = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EISDIR", "ENOTDIR"),
+        *("ENOTEMPTY", "EEXIST", "ENOENT", "EIO", "ENAMETOOLONG", "ELOOP", "ESTALE"),
+    )
+    if hasattr(errno, name)
+)
 
 
 class UserError(Exception):
@@ -20,3 +30,16 @@ def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return UserError(f"Unknown {kind} '{given}'.{hint} Allowed: {', '.join(names)}.")
+
+
+def disk_fault(error: OSError, where: object = None) -> UserError | None:
+    """A `UserError` for a disk that is full or read-only, or a folder where a file should be; None for other errors.
+
+    Args:
+        error: what was raised.
+        where: file or folder in question; the error may know it better.
+    """
+    if error.errno not in _DISK_FAULTS:
+        return None
+    named = next((name for name in (error.filename2, error.filename, where) if name is not None), "the disk")
+    return UserError(f"{named}: {error.strerror}.")

@@ -12,7 +12,9 @@ from typing import Any
 import typer
 
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError, disk_fault, unknown_name
+from omg.screen import forgiving_output
+from omg.stopping import ends_by_signal, exit_code, signal_of, told_end
 
 __all__ = ["app", "command_names", "main"]
 
@@ -61,9 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `omg`; those of the process when left out.
 
     Returns:
-        0 when all went well, 2 after input that cannot be used (one line on stderr, no traceback), 130 after Ctrl-C.
+        0 when all went well, 2 after input that cannot be used and a disk that takes nothing (one line on stderr, no
+        traceback), 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with forgiving_output(), ends_by_signal():
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _run(words: list[str]) -> int:
     try:
         _check_command(words)
         code = app(args=words or ["--help"], prog_name="omg", standalone_mode=False)
@@ -71,9 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except _ClickException as error:
         return _refuse(_usage_message(error))
-    except (typer.Abort, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)
-        return 130
+    except (typer.Abort, KeyboardInterrupt) as error:
+        number = signal_of(error)
+        print(told_end(number), file=sys.stderr)
+        return exit_code(number)
+    except OSError as error:
+        if (fault := disk_fault(error)) is None:
+            raise
+        return _refuse(str(fault))
     return code if isinstance(code, int) else 0
 
 

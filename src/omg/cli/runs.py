@@ -12,6 +12,7 @@ from rich.console import Console
 from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
 from omg.cli.tables import Row, print_rows, print_table, with_interval
 from omg.errors import UserError
+from omg.stopping import exit_code
 
 if TYPE_CHECKING:
     from omg.api import Run
@@ -187,8 +188,8 @@ def _print_run(run: Run) -> None:
     if rows:
         print_table("Last test", ("metric", "t_env", "mean over seeds", "lowest", "highest"), rows)
     Console(soft_wrap=True).print(f"Run folder: {run.folder}", markup=False, highlight=False)
-    if run.status == "interrupted":
-        raise typer.Exit(130)
+    if run.status == "interrupted" or run.signal is not None:
+        raise typer.Exit(exit_code(run.signal))
 
 
 def final_tests(metrics: Iterable[Row]) -> list[tuple[str, int, float, float, float]]:

@@ -78,7 +78,7 @@ def train_pool(
 
     Raises:
         UserError: the settings cannot be used, or contradict what is in the pool already.
-        KeyboardInterrupt: after Ctrl-C, when the run has been saved; the same call continues it.
+        Stopped: after a signal, when the run has been saved; the same call continues it.
     """
     _check_request(counts, scripted or {}, which, episodes)
     folder = Path(folder)

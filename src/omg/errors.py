@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import shutil
 from collections.abc import Iterable
 
 _DISK_FAULTS = frozenset(
@@ -39,6 +40,9 @@ def disk_fault(error: OSError, where: object = None) -> UserError | None:
         error: what was raised.
         where: file or folder in question; the error may know it better.
     """
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # Of several files: the first one will do.
+        _, target, reason = error.args[0][0]
+        return UserError(f"{target}: {reason}.")
     if error.errno not in _DISK_FAULTS:
         return None
     named = next((name for name in (error.filename2, error.filename, where) if name is not None), "the disk")

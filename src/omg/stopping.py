@@ -99,9 +99,9 @@ class Stop:
         try:
             yield
         finally:
-            self.holds = False
             if self.number is not None:
                 self._told.wait(_PATIENCE_SECONDS)
+            self.holds = False
 
     def acknowledge(self, number: int) -> None:
         """Says that a signal was heard."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.errors import UserError, disk_fault, unknown_name
@@ -21,8 +22,26 @@ __all__ = ["app", "command_names", "main"]
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
+
+class _EndedError(Exception):
+    """A signal has ended a command. Typer makes something of its own of a `KeyboardInterrupt`, each version another."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _EndedError(signal_of(error)) from error
+
+
 app = typer.Typer(
     name="omg",
+    cls=_Commands,
     help="Opponent modelling by subgoal inference: train, evaluate and inspect multi-agent learners.",
     epilog="Example: omg train --config=qmix --env-config=sc2 with env_args.map_name=3m",
     add_completion=False,
@@ -78,8 +97,8 @@ def _run(words: list[str]) -> int:
         return _refuse(str(error))
     except _ClickException as error:
         return _refuse(_usage_message(error))
-    except (typer.Abort, KeyboardInterrupt) as error:
-        number = signal_of(error)
+    except (_EndedError, typer.Abort, KeyboardInterrupt) as error:
+        number = error.number if isinstance(error, _EndedError) else signal_of(error)
         print(told_end(number), file=sys.stderr)
         return exit_code(number)
     except OSError as error:

@@ -186,22 +186,27 @@ class Kind:
             try:
                 process.wait(draw.uniform(first, self.duration) if spent < most else None)
             except subprocess.TimeoutExpired:
-                phase = self._phase(results)
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 spent += 1
+                ended = self._ended(results)
+                left = self._left_processes(results)
                 with self.lock:
                     self.kills += 1
-                    self.phases[phase] += 1
-                    self.left += self._left_processes(results)
-                    self.resumes += self._folder(results) is not None
-                    self.restarts += self._folder(results) is None
-                continue
-            self._require_success(process, results)
+                    self.phases["end" if ended else self._phase(results)] += 1
+                    self.left += left
+                    if not ended:
+                        self.resumes += self._folder(results) is not None
+                        self.restarts += self._folder(results) is None
+                if not ended:
+                    continue
+            else:
+                self._require_success(process, results)
             found = self._result(results)
+            left = self._left_processes(results)
             with self.lock:
                 self.compared += 1
-                self.left += self._left_processes(results)
+                self.left += left
                 if found != self.expected:
                     names = self.expected.keys() | found.keys()
                     wrong = sorted(name for name in names if found.get(name) != self.expected.get(name))
@@ -265,6 +270,12 @@ class Kind:
     @staticmethod
     def _folder(results: Path) -> Path | None:
         return next((path.parent for path in results.glob("*/config.yaml")), None)
+
+    def _ended(self, results: Path) -> bool:
+        """Whether the run itself was over when its process was killed."""
+        folder = self._folder(results)
+        status = None if folder is None else folder / "status.json"
+        return status is not None and status.is_file() and json.loads(status.read_text())["status"] == "finished"
 
     @staticmethod
     def _result(results: Path) -> dict[str, bytes]:

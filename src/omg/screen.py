@@ -45,10 +45,12 @@ class _Forgiving:
 def forgiving_output() -> Iterator[None]:
     """In this block what cannot be printed is left out, and the work goes on."""
     given = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Forgiving(stream) for stream in given)
+    # A process that was started without them has None, which `print` knows.
+    forgiving: Any = [stream and _Forgiving(stream) for stream in given]
+    sys.stdout, sys.stderr = forgiving
     try:
         yield
     finally:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, forgiving):
             stream.flush()
         sys.stdout, sys.stderr = given

@@ -210,7 +210,9 @@ class _Watch:
         try:
             if self.stop is not None:
                 self.stop.last_words()
-            print(f"{_SHOW_CURSOR if sys.stderr.isatty() else ''}{told_end(number)}", file=sys.stderr, flush=True)
+            if sys.stdout.isatty():  # Whoever shows progress hides the cursor meanwhile.
+                print(_SHOW_CURSOR, end="", flush=True)
+            print(told_end(number), file=sys.stderr, flush=True)
         except Exception:
             # A terminal that is gone or a full disk must not keep the process.
             pass

@@ -134,16 +134,18 @@ class Trainer:
         with self.stop.holding():
             while True:
                 self._whole = (state, progress, summary)
-                if self.stop.number is not None:
-                    status = "interrupted"
-                    break
                 reached = int(state.t_env.min())
-                if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
+                due = progress.last_test < 0 or reached - progress.last_test >= config.test_interval
+                # A test may take long; when the run is resumed, it is made first.
+                if due and self.stop.number is None:
                     self._test(test, state, progress)
                     if reached - progress.last_diagnosis >= config.diagnostics_interval:
                         self._compare_controls(state, progress)
                 if self._stops_early(progress):
                     status = "stopped"
+                    break
+                if self.stop.number is not None:
+                    status = "interrupted"
                     break
                 if reached >= config.t_max:
                     break

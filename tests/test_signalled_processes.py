@@ -94,6 +94,32 @@ def test_a_signal_is_not_kept_waiting_by_a_compilation(tmp_path: Path) -> None:
     assert processes_about(tmp_path) == []
 
 
+STUCK = """
+import hashlib
+from omg.stopping import Stop, ends_by_signal
+with ends_by_signal(), Stop() as stop, stop.holding():
+    stop.tell = lambda line: print(line, flush=True)
+    print("at work", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+def test_a_chunk_that_takes_long_hears_of_the_first_signal_and_is_ended_by_the_second() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "SIGTERM: stopping after this chunk and saving (again to quit at once)\n"
+    process.send_signal(signal.SIGTERM)  # So soon it does not count.
+    time.sleep(1.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    shown, _ = process.communicate(timeout=20)
+    assert (process.returncode, shown) == (143, "ended by SIGTERM\n")
+
+
 def test_a_terminal_that_closes(tmp_path: Path) -> None:
     master, slave = os.openpty()
     # The run that other tests have compiled already, with some rest after every chunk.

@@ -76,10 +76,12 @@ def chunks(results: Path) -> int:
     return len(speeds.read_text().splitlines()) - 1 if speeds is not None and speeds.is_file() else 0
 
 
-def test_a_signal_is_not_kept_waiting_by_a_compilation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["work()", "side_by_side([work, work])"])
+def test_a_signal_is_not_kept_waiting_by_a_compilation(how: str, tmp_path: Path) -> None:
     # Compiled code that takes minutes and looks at nothing meanwhile.
-    stuck = "import hashlib; from omg.training.loop import Trainer\n"
-    stuck += "Trainer._compile = lambda self, state: hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
+    stuck = "import hashlib; from omg.training.loop import Trainer; from omg.stopping import side_by_side\n"
+    stuck += "work = lambda: hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
+    stuck += f"Trainer._compile = lambda self, state: {how}\n"
     process = start(command(tmp_path), stuck)
     wait_for(process, lambda: says(only_run(tmp_path), "console.log", "replay buffer"))
     process.send_signal(signal.SIGTERM)
@@ -92,6 +94,15 @@ def test_a_signal_is_not_kept_waiting_by_a_compilation(tmp_path: Path) -> None:
     assert f"continue with: omg resume {folder}\nended by SIGTERM\n" in shown
     assert RunFolder(folder).status() == "interrupted"
     assert processes_about(tmp_path) == []
+
+
+def test_a_signal_in_the_middle_of_a_trace(tmp_path: Path) -> None:
+    process = start(command(tmp_path, t_max=1001, log_interval=5))
+    wait_for(process, lambda: says(only_run(tmp_path), "console.log", "replay buffer"))
+    process.send_signal(signal.SIGTERM)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 143, "the interpreter crashed at its end"
+    assert "continue with: omg resume" in shown
 
 
 STUCK = """

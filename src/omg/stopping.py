@@ -12,6 +12,7 @@ thread does not come back, where there is nothing to hold on to.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -19,7 +20,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
@@ -124,6 +126,55 @@ def ends_by_signal() -> Iterator[None]:
         yield
     finally:
         watch.close()
+
+
+def side_by_side(work: Sequence[Callable[[], Any]]) -> list[Any]:
+    """The results of several calls, each in a thread of its own. A signal does not wait until they are back."""
+    futures: list[Future[Any]] = [Future() for _ in work]
+    for one, future in zip(work, futures, strict=True):
+        threading.Thread(target=_fulfil, args=(one, future), daemon=True).start()
+    try:
+        return [future.result() for future in futures]
+    except KeyboardInterrupt as error:
+        # Compiled code that is still at it would keep the interpreter from ending, or crash in the middle of that.
+        atexit.register(_leave_behind, futures, signal_of(error))
+        raise
+
+
+def _fulfil(work: Callable[[], Any], future: Future[Any]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def _leave_behind(futures: list[Future[Any]], number: int) -> None:
+    if not all(future.done() for future in futures):
+        _leave(exit_code(number))
+
+
+def leave_if_ended(code: int) -> int:
+    """Ends the process if a signal has ended its work and the caller was called by a program's own top level.
+
+    An exception in the middle of a trace leaves JAX in a state in which the interpreter crashes when it takes itself
+    down; the exit code would then be that of the crash.
+
+    Args:
+        code: exit code that the caller is about to return.
+
+    Returns:
+        The same code, where the process goes on.
+    """
+    if code in {exit_code(number) for number in SIGNALS} and sys._getframe(2).f_globals["__name__"] == "__main__":
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def leave_signals_to_parent() -> None:

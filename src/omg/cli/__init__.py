@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.errors import UserError, disk_fault, unknown_name
 from omg.screen import forgiving_output
-from omg.stopping import ends_by_signal, exit_code, signal_of, told_end
+from omg.stopping import ends_by_signal, exit_code, leave_if_ended, signal_of, told_end
 
 __all__ = ["app", "command_names", "main"]
 
@@ -86,7 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback), 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
     with forgiving_output(), ends_by_signal():
-        return _run(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    return leave_if_ended(code)
 
 
 def _run(words: list[str]) -> int:

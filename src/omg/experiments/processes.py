@@ -20,7 +20,7 @@ from pathlib import Path
 
 from omg.errors import UserError, disk_fault
 from omg.screen import forgiving_output
-from omg.stopping import SIGNALS, Stopped, ends_by_signal, exit_code, signal_of
+from omg.stopping import SIGNALS, Stopped, ends_by_signal, exit_code, leave_if_ended, signal_of
 
 _LOOK = 0.2
 """Seconds between looks at the processes."""
@@ -124,7 +124,8 @@ def serve(work: Callable[[], object], parent: int) -> int:
         The exit status of this process.
     """
     with forgiving_output(), ends_by_signal():
-        return _serve(work, parent)
+        code = _serve(work, parent)
+    return leave_if_ended(code)
 
 
 def _serve(work: Callable[[], object], parent: int) -> int:

@@ -17,7 +17,7 @@ SLOWEST = (
     *("test_training", "test_ppo", "test_host_training", "test_resume", "test_team", "test_scripted"),
     *("test_hop_plus_learner", "test_env_contract", "test_versus", "test_omg_learner", "test_jaxmarl"),
     *("test_pipeline_at_once", "test_runs_at_once", "test_examples", "test_hop_player", "test_toy_tables"),
-    *("test_planning_search",),
+    *("test_planning_search", "test_signalled_processes", "test_signals", "test_surroundings", "test_disk_faults"),
 )
 """The files that take longest, longest first."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tiny import GAME, SETTINGS
 
+PROGRAM = "import sys; from omg.cli import main; sys.exit(main(sys.argv[1:]))"
 SAVE_OFTEN = {"test_interval": 60, "save_model_interval": 30}
 
 
@@ -18,9 +19,8 @@ class Process:
     """`omg` in a process of its own."""
 
     def __init__(self, *words: str) -> None:
-        program = "import sys; from omg.cli import main; sys.exit(main(sys.argv[1:]))"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def wait_until(self, condition: Callable[[], bool]) -> None:

@@ -49,7 +49,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
         return call
 
-    run = SimpleNamespace(folder=Path("results/some_run"), status="finished", metrics=metrics)
+    run = SimpleNamespace(folder=Path("results/some_run"), status="finished", metrics=metrics, signal=None)
     module = ModuleType("omg.api")
     rows = Table(
         [{"metric": "return", "mean": 0.25, "episodes": 5}, {"metric": "battle_won", "mean": 0.5, "episodes": 5}]

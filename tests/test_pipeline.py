@@ -242,7 +242,7 @@ def test_a_run_is_begun_continued_or_left_alone(
     status: str | None, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []
-    outcome = SimpleNamespace(status="finished", folder=tmp_path)
+    outcome = SimpleNamespace(status="finished", folder=tmp_path, signal=None)
 
     def resume(path: Path, **_: Any) -> Any:
         calls.append(("resume", path))

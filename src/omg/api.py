@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +16,11 @@ from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import adapt
 from omg.envs.trust import is_trusted, trusting, vouch
-from omg.errors import UserError
+from omg.errors import UserError, disk_fault
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
+from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers
 from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import chosen_device, prepare
@@ -37,7 +39,9 @@ class Run:
 
     folder: Path
     status: str
-    """finished, stopped (early stop) or interrupted (Ctrl-C)."""
+    """finished, stopped (early stop) or interrupted (by a signal)."""
+    signal: int | None = None
+    """The signal that interrupted it, or came when it was about to end anyway."""
 
     @cached_property
     def metrics(self) -> Table:
@@ -172,8 +176,20 @@ def _run(
         card = AgentCard(algorithm, seed, t_env, config.model_dump(), program.spec, results, program.partners)
         save_agent(path, player, card)
 
-    with folder.lock(), RunReporter(folder, config, console, quiet) as reporter:
+    with (
+        Stop() as stop,
+        _told_disk_faults(folder),
+        folder.lock(),
+        RunReporter(folder, config, console, quiet) as reporter,
+    ):
+
+        def interrupted() -> None:
+            with contextlib.suppress(OSError):
+                folder.set_status("interrupted")
+                reporter.say(f"continue with: omg resume {folder.path}")
+
         folder.set_status("running")
+        stop.tell, stop.last_words = reporter.say, interrupted
         if program.adapters:
             save_maps(folder.path, program.adapters)
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
@@ -183,13 +199,13 @@ def _run(
         if about:
             reporter.say(about)
         try:
-            outcome = Trainer(program, folder.checkpoints, reporter, keep).run()
+            outcome = Trainer(program, folder.checkpoints, reporter, keep, stop).run()
         except KeyboardInterrupt:
-            folder.set_status("interrupted")
-            reporter.say(f"continue with: omg resume {folder.path}")
+            interrupted()
             raise
         except BaseException as error:
-            folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
+            with contextlib.suppress(OSError):
+                folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
         t_env = int(outcome.state.t_env.numpy().min())
         folder.set_status(outcome.status, t_env=t_env)
@@ -199,8 +215,21 @@ def _run(
                 f"the pool"
             )
         if outcome.status == "interrupted":
-            reporter.say(f"saved at t_env {t_env:,}; continue with: omg resume {folder.path}")
-    return Run(folder.path, outcome.status)
+            saved = f"saved at t_env {t_env:,}" if config.save_model else "nothing is saved (save_model=False)"
+            reporter.say(f"{saved}; continue with: omg resume {folder.path}")
+    return Run(folder.path, outcome.status, outcome.signal)
+
+
+@contextlib.contextmanager
+def _told_disk_faults(folder: RunFolder) -> Iterator[None]:
+    """Says in one message that a run's disk is full or its folder read-only, and how to go on."""
+    try:
+        yield
+    except OSError as error:
+        fault = disk_fault(error, folder.path)
+        if fault is None:
+            raise
+        raise UserError(f"{fault} Once it can be written, continue with: omg resume {folder.path}") from error
 
 
 def _keep_prior(

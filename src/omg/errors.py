@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import shutil
 from collections.abc import Iterable
+
+_DISK_FAULTS = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EISDIR", "ENOTDIR"),
+        *("ENOTEMPTY", "EEXIST", "ENOENT", "EIO", "ENAMETOOLONG", "ELOOP", "ESTALE"),
+    )
+    if hasattr(errno, name)
+)
 
 
 class UserError(Exception):
@@ -43,3 +54,19 @@ def out_of_memory(error: BaseException) -> str | None:
             f"(batch_size) and the networks (rnn_hidden_dim); make one of them smaller."
         )
     return None
+
+
+def disk_fault(error: OSError, where: object = None) -> UserError | None:
+    """A `UserError` for a disk that is full or read-only, or a folder where a file should be; None for other errors.
+
+    Args:
+        error: what was raised.
+        where: file or folder in question; the error may know it better.
+    """
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):  # Of several files: the first one will do.
+        _, target, reason = error.args[0][0]
+        return UserError(f"{target}: {reason}.")
+    if error.errno not in _DISK_FAULTS:
+        return None
+    named = next((name for name in (error.filename2, error.filename, where) if name is not None), "the disk")
+    return UserError(f"{named}: {error.strerror}.")

@@ -5,7 +5,6 @@ Commands import what they need when they run, so that `--help` answers without l
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,11 +12,14 @@ from contextvars import copy_context
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
-from omg.errors import UserError, out_of_memory, unknown_name
+from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
+from omg.screen import forgiving_output
+from omg.stopping import ends_by_signal, exit_code, leave_if_ended, signal_of, told_end
 
 __all__ = ["app", "command_names", "main"]
 
@@ -27,8 +29,26 @@ _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 _LONGEST_LINE = 4000
 """Of an error message; lists of allowed names are long."""
 
+
+class _EndedError(Exception):
+    """A signal has ended a command. Typer makes something of its own of a `KeyboardInterrupt`, each version another."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _EndedError(signal_of(error)) from error
+
+
 app = typer.Typer(
     name="omg",
+    cls=_Commands,
     help="Opponent modelling by subgoal inference: train, evaluate and inspect multi-agent learners.",
     epilog="Example: omg train --config=qmix --env-config=sc2 with env_args.map_name=3m",
     add_completion=False,
@@ -69,12 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `omg`; those of the process when left out.
 
     Returns:
-        0 when all went well, 2 after input that cannot be used (one line on stderr, no traceback), 130 after Ctrl-C,
-        141 when nobody reads the output any more, 70 after a fault of the program: then one line says which file holds
-        the traceback. With `OMG_TRACEBACK=1` in the environment a fault is raised as it is.
+        0 when all went well, 2 after input that cannot be used and a disk that takes nothing (one line on stderr, no
+        traceback), 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, 70 after a fault of the program: then one
+        line says which file holds the traceback. With `OMG_TRACEBACK=1` in the environment a fault is raised as it is.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    _escape_what_cannot_be_printed()
+    with forgiving_output(), ends_by_signal():
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    return leave_if_ended(code)
+
+
+def _run(words: list[str]) -> int:
     try:
         _check_command(words)
         # In a context of its own: what this command line trusts, the next one in the same process does not.
@@ -84,11 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
     except _ClickException as error:
         return _refuse(_usage_message(error))
-    except (typer.Abort, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        return _nobody_reads()
+    except (_EndedError, typer.Abort, KeyboardInterrupt) as error:
+        number = error.number if isinstance(error, _EndedError) else signal_of(error)
+        print(told_end(number), file=sys.stderr)
+        return exit_code(number)
     except Exception as error:
         if (reason := _reason(error)) is not None:
             return _refuse(reason)
@@ -103,23 +126,11 @@ def _reason(error: Exception) -> str | None:
     """What an error says that the system is to blame for, or the paths and sizes that were given; None of others."""
     if (message := out_of_memory(error)) is not None:
         return message
+    if isinstance(error, OSError) and (fault := disk_fault(error)) is not None:
+        return str(fault)
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     return None
-
-
-def _escape_what_cannot_be_printed() -> None:
-    """A name that the terminal's encoding does not have is shown escaped, instead of ending the command."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")
-
-
-def _nobody_reads() -> int:
-    """Ends quietly after `omg config | head`; Python would complain once more when it closes stdout."""
-    with contextlib.suppress(OSError, ValueError):  # A stream that is no file needs no such care.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
 
 
 def command_names() -> list[str]:

@@ -12,6 +12,7 @@ from omg.cli.lists import TrustOption, read_words
 from omg.cli.runs import final_tests
 from omg.cli.tables import print_lines, print_table, shown
 from omg.errors import UserError
+from omg.stopping import exit_code
 
 if TYPE_CHECKING:
     from omg.api import Run
@@ -53,8 +54,8 @@ def pretrain(
     _print_measures(run, config.subgoal_dim)
     where = (f"Prior: {pool / PRIOR_FOLDER}", f"and {folder.agent(config.seed, 'last')}", f"Run folder: {run.folder}")
     print_lines(*where)
-    if run.status == "interrupted":
-        raise typer.Exit(130)
+    if run.status == "interrupted" or run.signal is not None:
+        raise typer.Exit(exit_code(run.signal))
 
 
 def _print_measures(run: Run, subgoal_dim: int) -> None:

@@ -13,6 +13,7 @@ from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, read_words
 from omg.cli.tables import Row, print_lines, print_rows, print_table, progress, with_interval
 from omg.errors import UserError
+from omg.stopping import exit_code
 
 if TYPE_CHECKING:
     from omg.api import Run
@@ -202,8 +203,8 @@ def _print_run(run: Run) -> None:
     if rows:
         print_table("Last test", ("metric", "t_env", "mean over seeds", "lowest", "highest"), rows)
     print_lines(f"Run folder: {run.folder}")
-    if run.status == "interrupted":
-        raise typer.Exit(130)
+    if run.status == "interrupted" or run.signal is not None:
+        raise typer.Exit(exit_code(run.signal))
 
 
 def final_tests(metrics: Iterable[Row]) -> list[tuple[str, int, float, float, float]]:

@@ -6,9 +6,11 @@ renamed. The names are fixed, so what a killed process leaves behind is overwrit
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,8 +41,12 @@ def write_text(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(staging, path)
-    except BaseException:
-        staging.unlink(missing_ok=True)
+    except BaseException as error:
+        # What went wrong is told, not what that makes impossible in turn.
+        with contextlib.suppress(OSError):
+            staging.unlink()
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None
         raise
 
 
@@ -123,7 +129,9 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
     try:
         save_file(plain, path)
     except SafetensorError as error:
-        raise OSError(None, str(error)) from None
+        code = re.search(r"os error (\d+)", str(error))
+        reason = (None, str(error)) if code is None else (int(code[1]), os.strerror(int(code[1])), str(path))
+        raise OSError(*reason) from None
     # safetensors makes its files readable by their owner only; the mode of other new files lets pools be shared.
     path.chmod(mode)
     with path.open("rb") as file:

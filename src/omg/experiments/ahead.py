@@ -28,7 +28,7 @@ def run_ahead(ledger: Ledger, due: Sequence[Part], jobs: int, *, anew: bool = Fa
 
     Raises:
         UserError: a part failed; all that do not need it were done first.
-        KeyboardInterrupt: after Ctrl-C, when all that were running have saved and ended.
+        Stopped: after a signal, when all that were running have saved and ended.
     """
     if len(_ready(ledger, due, anew)) < 2:
         return

@@ -120,7 +120,7 @@ def run_pipeline(
 
     Raises:
         UserError: the plan cannot be run, a stage that must be done is not, or another process has the folder.
-        KeyboardInterrupt: after Ctrl-C, when a run has been saved; the same call continues it.
+        Stopped: after a signal, when a run has been saved; the same call continues it.
     """
     for name, stage in (("--from", start), ("--only", only)):
         if stage is not None and stage not in STAGES:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,7 +82,7 @@ def train_pool(
 
     Raises:
         UserError: the settings cannot be used, or contradict what is in the pool already.
-        KeyboardInterrupt: after Ctrl-C, when the run has been saved; the same call continues it.
+        Stopped: after a signal, when the run has been saved; the same call continues it.
     """
     _check_request(counts, scripted or {}, which, episodes)
     folder = Path(folder)
@@ -102,7 +103,8 @@ def train_pool(
         ahead = {algorithm: configs[algorithm] for algorithm, seats in missing.items() if seats}
         for config in ahead.values():
             _check_run(config)
-        finish_all(ahead, jobs, folder / RUNS / "logs", lambda line: _say(screen, line))
+        with _told_how_to_continue(pool, screen):
+            finish_all(ahead, jobs, folder / RUNS / "logs", lambda line: _say(screen, line))
     for algorithm, seats in missing.items():
         if seats:
             run = _finished_run(pool, configs[algorithm], screen, quiet)
@@ -273,8 +275,14 @@ def _check_settings(config: Config, stored: Config, whose: str) -> None:
 def _finished_run(pool: Pool, config: Config, screen: Console, quiet: bool) -> RunFolder:
     """The run of an algorithm, trained to its end: a new one, one that is continued, or one that is finished."""
     _check_run(config)
-    try:
+    with _told_how_to_continue(pool, screen):
         return finish(config, console=screen, quiet=quiet)
+
+
+@contextmanager
+def _told_how_to_continue(pool: Pool, screen: Console) -> Iterator[None]:
+    try:
+        yield
     except KeyboardInterrupt:
         _say(screen, f"continue the pool {pool.path} with the same command")
         raise

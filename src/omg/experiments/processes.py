@@ -6,6 +6,7 @@ call continues with what is on disk.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,13 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omg.envs.trust import inherited
-from omg.errors import UserError
+from omg.errors import UserError, disk_fault
 from omg.names import LONGEST_FILE, file_name, inert
+from omg.screen import forgiving_output
+from omg.stopping import SIGNALS, Stopped, ends_by_signal, exit_code, leave_if_ended, signal_of
 
 _LOOK = 0.2
 """Seconds between looks at the processes."""
-_INTERRUPTED = 130
-"""Exit status of a process that was stopped by Ctrl-C after it had saved what it could."""
+_STOPPED = {exit_code(number): number for number in SIGNALS}
+"""Exit status of a process that a signal stopped, after it had saved what it could -> that signal."""
+_LAST_SECONDS = 3.0
+"""How long processes have to end that are told to do so at once."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def run_jobs(
 
     Raises:
         UserError: a job failed; all others were brought to their end first.
-        KeyboardInterrupt: after Ctrl-C, when all that were running have saved and ended.
+        Stopped: after a signal, when all that were running have saved and ended.
     """
     running: dict[str, _Running] = {}
     failed: list[str] = []
@@ -96,8 +101,8 @@ def run_jobs(
                     continue
                 del running[label]
                 ended(label, one.share, code == 0)
-                if code == _INTERRUPTED:
-                    raise KeyboardInterrupt
+                if code in _STOPPED:
+                    raise Stopped(_STOPPED[code])
                 if code:
                     failed.append(f"{label}: {_reason(code, one.log)}")
                 say(f"{label}: {'failed' if code else 'finished'} after {time.perf_counter() - one.started:.0f} s")
@@ -114,23 +119,30 @@ def serve(work: Callable[[], object], parent: int) -> int:
     """What a process of its own does: some work, as long as the process that started it is there.
 
     Args:
-        work: ends with `KeyboardInterrupt` after SIGINT, when it has saved what it can.
+        work: ends with `Stopped` after a signal, when it has saved what it can.
         parent: id of the process that started this one.
 
     Returns:
         The exit status of this process.
     """
-    # A shell starts what goes to the background with SIGINT ignored, and this process would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with forgiving_output(), ends_by_signal():
+        code = _serve(work, parent)
+    return leave_if_ended(code)
+
+
+def _serve(work: Callable[[], object], parent: int) -> int:
     try:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
         work()
     except UserError as error:
         print(f"error: {inert(str(error))}")
         return 2
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    except KeyboardInterrupt as error:
+        return exit_code(signal_of(error))
     except Exception as error:
+        if isinstance(error, OSError) and (fault := disk_fault(error)) is not None:
+            print(f"error: {inert(str(fault))}")
+            return 2
         print(inert(traceback.format_exc(), lines=True), end="")
         # The last line is what the user is told; that of a traceback may be a note about the traceback.
         first = str(error).strip().partition("\n")[0]
@@ -155,11 +167,22 @@ def _start(job: Job, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Asks processes to save and end, and waits until they have."""
+    """Asks processes to save and end, and waits until they have; after another signal only for a moment."""
     for process in processes:
         process.send_signal(signal.SIGINT)
-    for process in processes:
-        process.wait()
+    try:
+        for process in processes:
+            process.wait()
+    except KeyboardInterrupt:
+        for process in processes:
+            process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + _LAST_SECONDS
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0.0))
+            process.kill()
+            process.wait()
+        raise
 
 
 def _reason(code: int, log: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from omg.components.files import write_text
 from omg.config import Config
 from omg.experiments.processes import Job, run_jobs, serve
 from omg.names import file_name, inside
+from omg.stopping import Stopped
 from omg.tracking import RunFolder
 
 _OVER = ("finished", "stopped")
@@ -38,7 +40,7 @@ def finish(config: Config, *, console: Console | None = None, quiet: bool = Fals
     """Brings the run in a configuration's `local_results_path` to its end: a new one, or the one that is there.
 
     Raises:
-        KeyboardInterrupt: after Ctrl-C, when the run has been saved; the same call continues it.
+        Stopped: after a signal, when the run has been saved; the same call continues it.
     """
     where = Path(config.local_results_path)
     known = known_runs(where)
@@ -48,8 +50,8 @@ def finish(config: Config, *, console: Console | None = None, quiet: bool = Fals
         run = api.resume(known[-1], config=config, console=console, quiet=quiet)
     else:
         run = api.train_config(config, console=console, quiet=quiet)
-    if run.status == "interrupted":
-        raise KeyboardInterrupt
+    if run.status == "interrupted" or run.signal is not None:
+        raise Stopped(signal.SIGINT if run.signal is None else run.signal)
     return RunFolder.open(run.folder)
 
 
@@ -64,7 +66,7 @@ def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callab
 
     Raises:
         UserError: a run failed; the others were brought to their end first.
-        KeyboardInterrupt: after Ctrl-C, when all that were running have been saved.
+        Stopped: after a signal, when all that were running have been saved.
     """
     waiting = [label for label, config in configs.items() if not is_over(Path(config.local_results_path))]
 

@@ -31,6 +31,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from omg.runners.worker import PROCESS, Ends, build_game, live, report, serve
+from omg.stopping import leave_signals_to_parent
 
 _BEAR, _BURY = range(2)
 _REQUEST = struct.Struct("<Biid")
@@ -172,8 +173,8 @@ def main(request_fd: int, memory_fd: int, tokens_fd: int, wake_fd: int) -> None:
         tokens_fd: see `worker.Finish`.
         wake_fd: see `worker.Finish`.
     """
-    # Ctrl-C in a terminal reaches all processes; the run decides what it means for its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A batch system may send its signals to all processes; the run decides what they mean for its workers.
+    leave_signals_to_parent()
     requests = socket.socket(fileno=request_fd)
     order: dict[str, Any] = json.loads(sys.argv[1])
     env: Any = None

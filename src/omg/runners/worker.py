@@ -27,6 +27,7 @@ import numpy as np
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
 from omg.names import inert
 from omg.runners.board import Board
+from omg.stopping import leave_signals_to_parent
 
 RESET, STEP, SAVE_REPLAY, CLOSE = range(4)
 COMMAND = struct.Struct("<Biq")
@@ -179,7 +180,7 @@ def main(connection_fd: int, commands: int, memory: int, tokens: int, wake: int,
         first: its first game.
         count: number of its games.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_parent()
     ends = Ends(socket.socket(fileno=connection_fd), commands, memory, tokens, wake)
     live(ends.connection)
     order: dict[str, Any] = json.loads(sys.argv[1])

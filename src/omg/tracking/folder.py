@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,9 +69,14 @@ class RunFolder:
             except OSError as error:
                 raise UserError(f"local_results_path: cannot write to '{root}': {error.strerror}.") from None
             folder = RunFolder(path)
-            write_text(folder.config_file, write_yaml(config.model_dump()))
-            write_json(path / _GAME, asdict(spec))
-            write_json(path / "versions.json", versions())
+            try:
+                write_text(folder.config_file, write_yaml(config.model_dump()))
+                write_json(path / _GAME, asdict(spec))
+                write_json(path / "versions.json", versions())
+            except OSError as error:
+                # Half of a folder would look like a run.
+                shutil.rmtree(path, ignore_errors=True)
+                raise UserError(f"local_results_path: cannot write to '{path}': {error.strerror}.") from None
             return folder
         raise UserError(f"local_results_path: too many runs named '{stem}' in '{root}'.")
 

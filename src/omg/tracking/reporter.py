@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext, suppress
 from types import TracebackType
 
 from rich.console import Console
@@ -53,17 +54,26 @@ class RunReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.progress.stop()
-        self.trackers.close(self.folder.status(), error)
+        with suppress(OSError):
+            self.progress.stop()
+        # After a fault of the disk all this may fail again; the first error is the one to tell.
+        with suppress(OSError) if error is not None else nullcontext():
+            self.trackers.close(self.folder.status(), error)
         for file in (self.log, self.metrics, self.speeds):
-            file.close()
+            with suppress(OSError) if error is not None else nullcontext():
+                file.close()
 
     def say(self, message: str) -> None:
         """One line for the user and the console log."""
         message = inert(message)
-        self.progress.console.print(message, highlight=False, markup=False, soft_wrap=True)
+        self._show(message)
         self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
         self.log.flush()
+
+    def _show(self, message: str) -> None:
+        # A terminal that was closed must not end the run, least of all while it is being saved.
+        with suppress(OSError):
+            self.progress.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def step(self, title: str) -> None:
         """Shows a step that has no progress of its own."""
@@ -95,7 +105,7 @@ class RunReporter:
             self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
             self.log.flush()
             if not self.console.is_terminal:
-                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+                self._show(line)
 
     def position(self) -> int:
         """Bytes of metrics written so far, safely on disk."""

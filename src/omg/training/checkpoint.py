@@ -71,7 +71,10 @@ def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with
         for other in [*checkpoints[: max(position + 1 - keep, 0)], *checkpoints[position + 1 :]]:
             shutil.rmtree(other)
     except OSError as error:
-        raise UserError(f"The checkpoint {path} cannot be written: {error.strerror or error}.") from None
+        raise UserError(
+            f"The checkpoint {path} cannot be written: {error.strerror or error}. Once it can, "
+            "continue with omg resume."
+        ) from None
     return path
 
 

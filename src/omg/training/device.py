@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -17,18 +20,45 @@ def prepare(use_cuda: bool, on_host: bool = False) -> bool:
     setting when it first looks for devices.
 
     The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off. It keeps what took half a
-    second or longer to compile, unless JAX's own variable says otherwise.
+    second or longer to compile, unless JAX's own variable says otherwise. Where it cannot be written, programs are
+    compiled anew every time, and a note says so.
     """
     if on_host:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
     jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
-    cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))
-    if cache:
-        jax.config.update("jax_compilation_cache_dir", str(Path(cache) / "compiled"))
+    place = os.environ.get("OMG_CACHE", "~/.cache/omg")
+    if place:
+        folder, problem = _cache_folder(place)
+        jax.config.update("jax_compilation_cache_dir", folder)
+        if problem is not None:
+            _note(f"note: compiled programs are not kept: the cache {place} cannot be written ({problem}).")
         if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
     return has_gpu
+
+
+@cache
+def _cache_folder(place: str) -> tuple[str | None, str | None]:
+    """The folder of compiled programs, or what is wrong with it."""
+    try:
+        folder = Path(place).expanduser() / "compiled"
+        folder.mkdir(parents=True, exist_ok=True)
+        # A disk without room takes files, but nothing into them.
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"probe")
+            probe.flush()
+    except OSError as error:
+        return None, error.strerror
+    except RuntimeError as error:  # Nobody knows where this user's home is.
+        return None, str(error)
+    return str(folder), None
+
+
+@cache
+def _note(line: str) -> None:
+    """Prints a line once in a process."""
+    print(line, file=sys.stderr)
 
 
 def chosen_device() -> jax.Device:

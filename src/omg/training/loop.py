@@ -7,13 +7,10 @@ in `Progress`, both of which are in every checkpoint, so that a resumed run take
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -23,6 +20,7 @@ import numpy as np
 from omg.config import SUBGOAL_LEARNERS
 from omg.errors import UserError, out_of_memory
 from omg.runners import GamesFailedError
+from omg.stopping import Stop
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
 from omg.training.progress import Progress, read_progress
@@ -73,9 +71,11 @@ class Outcome(NamedTuple):
     """How a run ended."""
 
     status: str
-    """`finished`, `stopped` (early stop) or `interrupted` (Ctrl-C; resumable)."""
+    """`finished`, `stopped` (early stop) or `interrupted` (by a signal; resumable)."""
     state: RunState
     progress: Progress
+    signal: int | None
+    """The signal that interrupted it, or came when it was about to end anyway."""
 
 
 SaveAgent = Callable[[Any, int, int, str, dict[str, float]], None]
@@ -85,19 +85,21 @@ SaveAgent = Callable[[Any, int, int, str, dict[str, float]], None]
 class Trainer:
     """Runs one configuration to its end, from the start or from its newest checkpoint."""
 
-    def __init__(self, program: Program, checkpoints: Path, reporter: Reporter, save_agent: SaveAgent) -> None:
+    def __init__(
+        self, program: Program, checkpoints: Path, reporter: Reporter, save_agent: SaveAgent, stop: Stop | None = None
+    ) -> None:
         self.config = config = program.config
         self.program = program
         self.checkpoints = checkpoints
         self.reporter = reporter
         self.save_agent = save_agent
         self.seeds = list(range(config.seed, config.seed + config.seeds))
-        self._interrupted = False
+        self.stop = stop or Stop()
         self._whole: tuple[RunState, Progress, Summary] | None = None
         """The run after its newest whole chunk; a failure on the way to the next does not lose it."""
 
     def run(self) -> Outcome:
-        """Trains until `t_max`, early stop or Ctrl-C, and saves."""
+        """Trains until `t_max`, early stop or a signal, and saves."""
         try:
             return self._run()
         except GamesFailedError as error:
@@ -116,21 +118,24 @@ class Trainer:
         status = "finished"
         summary = Summary(self.program.spec, len(self.seeds), progress.summary)
         watch = _Watch()
-        with self._ctrl_c():
+        # Before, a signal ends the run at once: nothing has been trained since the newest checkpoint.
+        with self.stop.holding():
             while True:
                 self._whole = (state, progress, summary)
                 reached = int(state.t_env.numpy().min())
-                if progress.last_test < 0 or reached - progress.last_test >= config.test_interval:
+                due = progress.last_test < 0 or reached - progress.last_test >= config.test_interval
+                # A test may take long; when the run is resumed, it is made first.
+                if due and self.stop.number is None:
                     self._test(test, state, progress)
                     if reached - progress.last_diagnosis >= config.diagnostics_interval:
                         self._compare_controls(state, progress)
                 if self._stops_early(progress):
                     status = "stopped"
                     break
-                if reached >= config.t_max:
-                    break
-                if self._interrupted:
+                if self.stop.number is not None:
                     status = "interrupted"
+                    break
+                if reached >= config.t_max:
                     break
                 if config.save_model and reached - progress.last_save >= config.save_model_interval:
                     self._save(state, progress, summary)
@@ -149,12 +154,12 @@ class Trainer:
                     self.reporter.rows(summary.rows(self.seeds, state.t_env.numpy()))
                     summary.clear()
                 self.reporter.speed(watch.speed(reached), _headline(progress))
-        if status == "finished" and progress.last_test < int(state.t_env.numpy().min()):
-            self._test(test, state, progress)
-        if status == "finished" and progress.last_diagnosis < int(state.t_env.numpy().min()):
-            self._compare_controls(state, progress)
-        self._finish(state, progress, summary)
-        return Outcome(status, state, progress)
+            if status == "finished" and progress.last_test < int(state.t_env.numpy().min()):
+                self._test(test, state, progress)
+            if status == "finished" and progress.last_diagnosis < int(state.t_env.numpy().min()):
+                self._compare_controls(state, progress)
+            self._finish(state, progress, summary)
+        return Outcome(status, state, progress, self.stop.number)
 
     def _begin(self) -> tuple[RunState, Progress]:
         """The newest whole checkpoint, or a fresh start."""
@@ -330,39 +335,11 @@ class Trainer:
     def _one_seed(state: RunState, index: int) -> Any:
         return jax.tree.map(lambda leaf: leaf[index], state.learner)
 
-    def _ctrl_c(self) -> Any:
-        return _SignalFlag(self._interrupt)
-
-    def _interrupt(self) -> None:
-        if self._interrupted:
-            raise KeyboardInterrupt
-        self._interrupted = True
-        self.reporter.say("stopping after this chunk and saving (Ctrl-C again to quit at once)")
-
 
 def _headline(progress: Progress) -> dict[str, float]:
     """The newest test metrics averaged over seeds."""
     names = progress.newest_test[0]
     return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
-
-
-class _SignalFlag:
-    """Turns Ctrl-C into a call of `handler` while the block runs (in the main thread only)."""
-
-    def __init__(self, handler: Callable[[], None]) -> None:
-        self.handler = handler
-        self.previous: Any = None
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self.previous = signal.signal(signal.SIGINT, self._on_signal)
-
-    def __exit__(self, *_: object) -> None:
-        if self.previous is not None:
-            signal.signal(signal.SIGINT, self.previous)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.handler()
 
 
 class _Watch:

@@ -7,7 +7,6 @@ iterations without returning to Python. Saving the state saves the run, loading 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.learners import HOPPlusLearner, SubgoalLearner, build_learner
 from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
+from omg.stopping import side_by_side
 from omg.training.adapting import PLAYERS
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
 from omg.training.obs_adapter import Maps
@@ -134,8 +134,7 @@ class Program:
         """
         programs: tuple[Any, ...] = (self.chunk, self.test)
         lowered = [program.lower(state) for program in programs]
-        with ThreadPoolExecutor() as threads:
-            chunk, test = threads.map(lambda program: program.compile(), lowered)
+        chunk, test = side_by_side([program.compile for program in lowered])
         return chunk, test
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from omg.errors import UserError
 from omg.runners import GamesFailedError
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
-from omg.training.start import about_prior
+from omg.training.start import about_learner, about_prior
 from omg.training.summary import Row, Summary, episode_rows
 
 
@@ -196,6 +196,8 @@ class Trainer:
         lines: list[str] = []
         if self.config.learner in SUBGOAL_LEARNERS:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
+        if program.learned is not None:
+            lines.append(f"init_from: besides the agent, the learner goes on with its {about_learner(program.learned)}")
         if program.team is None:
             return lines
         names = program.team.names

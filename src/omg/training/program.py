@@ -24,7 +24,7 @@ from omg.errors import UserError
 from omg.learners import HOPPlusLearner, SubgoalLearner, build_learner
 from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
-from omg.training.start import adopt, load_prior_for, starting_weights
+from omg.training.start import adopt, load_prior_for, starting_learner, starting_weights
 from omg.training.team import TeamSetup, build_team
 
 SEEDS_AXIS = "seeds"
@@ -80,6 +80,7 @@ class Program:
         self.learner = build_learner(config, self.spec, draw, self.partners)
         self.prior, self.prior_card = load_prior_for(config, self.spec)
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
+        self.learned = starting_learner(config, self.learner, config.seeds)
         if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
             self.learner.learns_prior = self.prior is None
         self.learner_watches = config.learner == "am_learner"
@@ -94,7 +95,9 @@ class Program:
         squad = None if self.team is None else self.team.squad
         start = jax.jit(self._init)
         # Arguments and not constants of the program, so that other players and weights need no other compilation.
-        self.init: Callable[[Array], RunState] = lambda seeds: start(seeds, self.prior, self.weights, squad)
+        self.init: Callable[[Array], RunState] = lambda seeds: start(
+            seeds, self.prior, (self.weights, self.learned), squad
+        )
         self.chunk: Callable[[RunState], tuple[RunState, IterationLog]] = jax.jit(self._chunk, donate_argnums=0)
         self.test: Callable[[RunState], tuple[EpisodeStats, dict[str, Array]]] = jax.jit(self._test)
         self.controls: dict[str, Callable[[RunState], EpisodeStats]] = {
@@ -194,14 +197,14 @@ class Program:
             records=kept.records,
         )
 
-    def _init(self, seeds: Array, prior: Any, weights: Any, squad: Any) -> RunState:
-        """A fresh run for `seeds` [S] uint32, from a given prior, agent weights [S, ...] and frozen players, if any."""
+    def _init(self, seeds: Array, prior: Any, given: Any, squad: Any) -> RunState:
+        """A fresh run for `seeds` [S] uint32, from a given prior, agent and learner [S, ...] and frozen players."""
 
-        def one(seed: Array, weights: Any) -> tuple[Any, Any, Array]:
+        def one(seed: Array, given: Any) -> tuple[Any, Any, Array]:
             key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-            return adopt(self.learner.init(learner_key), prior, weights), self._storage(), key
+            return adopt(self.learner.init(learner_key), prior, *given), self._storage(), key
 
-        learner, storage, key = jax.vmap(one)(seeds, weights)
+        learner, storage, key = jax.vmap(one)(seeds, given)
         return RunState(learner, storage, key, jnp.zeros(seeds.shape, jnp.int32), jnp.int32(0), jnp.int32(0), squad)
 
     def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:

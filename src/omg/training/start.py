@@ -16,8 +16,10 @@ from omg.config import SUBGOAL_LEARNERS, Config
 from omg.controllers import build_mac
 from omg.envs import EnvSpec
 from omg.errors import UserError
+from omg.learners import Learner
 from omg.modules.opponent_models import Prior
-from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_prior, pool_prior
+from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning, load_prior, pool_prior
+from omg.pools.agents import find_agent
 
 _FIRST_LAYER = "fc1.weight"
 _ENOUGH_EXPLAINED = 0.9
@@ -94,8 +96,38 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
     return {name: jnp.asarray(np.stack([weights[name] for weights in chosen])) for name in chosen[0]}
 
 
-def adopt(state: Any, prior: Prior | None, weights: dict[str, Array] | None) -> Any:
-    """A new learner state with a pre-trained prior and given agent weights, where there are any."""
+def starting_learner(config: Config, learner: Learner, seeds: int) -> dict[str, Array] | None:
+    """What else the learner of the agent that `init_from` names had, [S, ...] by path; None for nothing.
+
+    Only agents from elsewhere bring such along. A part of the learner's state (its mixer, its critic, an optimiser) is
+    taken over if all of it fits.
+    """
+    if config.init_from is None or is_pool(config.init_from):
+        return None
+    kept = load_learning(find_agent(Path(config.init_from)))
+    if kept is None:
+        return None
+    shapes = jax.eval_shape(learner.init, jax.random.PRNGKey(0))
+    wanted = name_leaves(shapes)
+    found: dict[str, Array] = {}
+    for field in shapes._fields:
+        names = [name for name in wanted if name.startswith(f"{field}.")]
+        if all(name in kept and kept[name].shape == wanted[name].shape for name in names):
+            found |= {name: jnp.asarray(np.stack([kept[name]] * seeds)) for name in names}
+    return found or None
+
+
+def about_learner(learned: dict[str, Array]) -> str:
+    """Which parts of a learner's state were taken over."""
+    return ", ".join(dict.fromkeys(name.partition(".")[0] for name in learned))
+
+
+def adopt(
+    state: Any, prior: Prior | None, weights: dict[str, Array] | None, learned: dict[str, Array] | None = None
+) -> Any:
+    """A new learner state with a pre-trained prior, given agent weights and other given parts, where there are any."""
+    if learned is not None:
+        state = fill_leaves(state, {**name_leaves(state), **learned})
     if prior is not None:
         state = state._replace(mac=state.mac.with_prior(prior))
     if weights is not None:

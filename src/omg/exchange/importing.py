@@ -118,22 +118,20 @@ def _template(config: Config, spec: EnvSpec) -> BasicMAC:
 
 def _read_agent(folder: Path, states: Mapping[str, Any], config: Config, found: Imported) -> None:
     template, state = _template(config, found.spec), states[AGENT]
+    model = template.opponent_model
+    if model is not None and not isinstance(model, SubgoalModel):
+        raise UserError(f"am_model: got {config.am_model}, of which no files are known. Allowed: none_am, omg_am.")
     links = agent_links(template.agent)
     if links is None or config.agent == "dueling":
         raise UserError(f"agent: got {config.agent}. Allowed for {AGENT}: rnn, mlp (use_rnn: False), idv_rnn.")
     arrays = to_ours(links, template.agent, state, str(folder / AGENT), _agent_hint(state, config, found.spec))
     arrays = {f"agent.{name}": array for name, array in arrays.items()}
-    model = template.opponent_model
     if model is not None:
-        arrays |= _model(folder, states, config, model, found.prior)
+        arrays |= _model(folder, states, model, found.prior)
     found.policy = fill_leaves(template, arrays)
 
 
-def _model(
-    folder: Path, states: Mapping[str, Any], config: Config, model: Any, prior: Prior | None
-) -> dict[str, np.ndarray]:
-    if not isinstance(model, SubgoalModel):
-        raise UserError(f"am_model: got {config.am_model}, of which no files are known. Allowed: none_am, omg_am.")
+def _model(folder: Path, states: Mapping[str, Any], model: SubgoalModel, prior: Prior | None) -> dict[str, np.ndarray]:
     missing = [name for name in (VAE, *MODEL_FILES) if name not in states]
     if missing or prior is None:
         raise UserError(f"{folder}: an agent with am_model=omg_am needs {', '.join(missing)} besides {AGENT}.")

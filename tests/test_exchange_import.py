@@ -34,8 +34,9 @@ GAME_WORDS = ("--env-config=foraging", "with", *(f"env_args.{key}={value}" for k
 def along(network: Any, obs: Any, last: Any) -> tuple[np.ndarray, np.ndarray]:
     """Values [T, B, A, U] and the last recurrent state [B, A, H] for obs [T, B, A, O] and last actions [T, B, A]."""
     hidden, values = network.initial(obs.shape[1]), []
+    step = jax.jit(lambda seen, before, hidden: network.step(network.embed(seen, before), hidden))
     for seen, before in zip(obs, last, strict=True):
-        hidden = network.step(network.embed(jnp.asarray(seen), jnp.asarray(before)), hidden)
+        hidden = step(seen.astype(np.float32), before, hidden)
         values.append(network.head(hidden))
     return np.stack(values), np.asarray(hidden)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from omg.components.files import new_folder, write_text
+from omg.components.files import new_folder, write_bytes, write_text
 from omg.config import Config
 from omg.errors import UserError, unknown_name
 from omg.exchange.exporting import belongs, check_free, pymarl_files
@@ -148,12 +147,15 @@ def export_agent(path: Path, to: str, output: Path, *, which: str = "last", seed
     agent.check_untold()
     try:
         if to == "onnx":
-            _write_bytes(output, onnx_bytes(*interface(agent)))
+            data = onnx_bytes(interface(agent)[0], agent.policy)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(output, data)
             return Written([f"Graph: {output}"], [])
         notes: list[str] = []
         if to == "torch":
-            face, network = interface(agent)
-            files, source = {"agent.th": module_state(network)}, module_source(face)
+            face, _ = interface(agent)
+            state = module_state(face, agent.policy)
+            files, source = {"agent.th": state}, module_source(face, state)
         else:
             learner, notes = _learner_of(folder, agent)
             files, further = pymarl_files(agent, learner)
@@ -201,14 +203,3 @@ def _learner_of(folder: Path, agent: Agent) -> tuple[dict[str, np.ndarray] | Non
     if learner is None or belongs(agent, learner):
         return learner, []
     return None, [f"the newest checkpoint of {run} is of another moment than this agent; --which last may have one"]
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".writing-{path.name}")
-    try:
-        staging.write_bytes(data)
-        os.replace(staging, path)
-    finally:
-        staging.unlink(missing_ok=True)

@@ -22,20 +22,15 @@ Files = dict[str, Any]
 """Name of a file -> what `write_torch` puts into it."""
 
 
-def plain_network(agent: Agent) -> Any:
-    """The agent network of a player that is nothing else.
+def agent_network(agent: Agent) -> Any:
+    """The network of an agent that is one.
 
     Raises:
-        UserError: it has an opponent model, or it is a planner.
+        UserError: it is a planner.
     """
     policy = agent.policy
     if not isinstance(policy, BasicMAC):
         raise UserError(f"{agent.card.algorithm}: this player searches the game itself and cannot be exported.")
-    if policy.opponent_model is not None:
-        raise UserError(
-            f"{agent.card.algorithm}: am_model={agent.config.am_model} infers features along with the game; only "
-            f"agents without an opponent model can be exported."
-        )
     return policy.agent
 
 
@@ -52,7 +47,11 @@ def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tupl
     Raises:
         UserError: PyMARL and EPyMARL have no such agent.
     """
-    network, config = plain_network(agent), agent.config
+    network, config = agent_network(agent), agent.config
+    if agent.policy.opponent_model is not None:
+        raise UserError(
+            f"--to pymarl: got am_model={config.am_model}, which PyMARL does not have; use --to torch or --to onnx."
+        )
     links = agent_links(network)
     square = config.mlp_second_dim in (None, config.rnn_hidden_dim)
     if config.agent not in ("rnn", "idv_rnn", "mlp") or not square or config.obs_one_hot or links is None:

@@ -1,7 +1,7 @@
 """What an exported agent reads and says, the same for every format.
 
 Rows are seats: N of them in one call, those of one game or of many. Letters in shapes: O numbers of a view, U actions,
-A seats, H hidden features.
+A seats, M numbers of memory: the agent's, then its opponent model's.
 
 | input | shape | meaning |
 |---|---|---|
@@ -9,11 +9,11 @@ A seats, H hidden features.
 | `last_action` | [N, U] float | its last action as a one-hot vector; zeros in the first step |
 | `others_last_actions` | [N, A * U] float | the others' last actions as one-hot vectors, its own entry zeros |
 | `seat` | [N] int64 | which seat it is, from 0 |
-| `hidden` | [N, H] float | what the last call returned; zeros in the first step |
+| `hidden` | [N, M] float | the memory that the last call returned; zeros in the first step |
 | `avail` | [N, U] bool | legal actions |
 
 Only inputs that the agent has are there. Outputs: `values` [N, U] (Q-values, or logits of a policy), `hidden_out`
-[N, H] if the agent remembers, and `action` [N] int64, the best legal one.
+[N, M] if the agent remembers, and `action` [N] int64, the best legal one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from omg.errors import UserError
-from omg.exchange.exporting import plain_network
+from omg.exchange.exporting import agent_network
 from omg.exchange.layers import agent_links
+from omg.exchange.models import ModelFace, model_face
 from omg.pools import Agent
 
 ILLEGAL = -1e10
@@ -49,6 +50,8 @@ class Interface:
     use_last_action: bool
     use_agent_id: bool
     use_others: bool
+    """Whether the agent itself reads the others' last actions."""
+    model: ModelFace | None
     about: str
     """The agent in words."""
 
@@ -58,25 +61,42 @@ class Interface:
         return self.kind in ("rnn", "idv_rnn")
 
     @property
+    def memory_dim(self) -> int:
+        """M."""
+        own = self.hidden_dim if self.recurrent else 0
+        return own + (0 if self.model is None else self.model.memory_dim)
+
+    @property
+    def reads_last_action(self) -> bool:
+        """Whether it must be told what it did last; every model reads that."""
+        return self.use_last_action or self.model is not None
+
+    @property
+    def reads_others(self) -> bool:
+        """Whether it must be told what the others did last."""
+        return self.use_others or (self.model is not None and self.model.reads_others != "none")
+
+    @property
     def reads_seat(self) -> bool:
         """Whether it must be told which seat it is."""
         return self.use_agent_id or self.kind == "idv_rnn"
 
     @property
     def input_dim(self) -> int:
-        """Width of the first layer's input: view, last action, seat, the others' last actions."""
+        """Width of the first layer's input: view, last action, seat, the others' last actions, the model's features."""
         seen = self.obs_dim * (2 * self.one_hot + 1)
         others = self.use_others * self.n_agents * self.n_actions
-        return seen + self.use_last_action * self.n_actions + self.use_agent_id * self.n_agents + others
+        own = self.use_last_action * self.n_actions + self.use_agent_id * self.n_agents
+        return seen + own + others + (0 if self.model is None else self.model.feature_dim)
 
 
 def interface(agent: Agent) -> tuple[Interface, Any]:
     """How to call an agent, and its network.
 
     Raises:
-        UserError: it has an opponent model, searches, or is of another kind than `KINDS`.
+        UserError: it searches, or is of another kind than `KINDS`, or so is its opponent model.
     """
-    network, config = plain_network(agent), agent.config
+    network, config = agent_network(agent), agent.config
     if config.agent not in KINDS or agent_links(network) is None:
         raise UserError(f"agent: got {config.agent}. Allowed for an export: {', '.join(KINDS)}.")
     sizes, card = network.sizes, agent.card
@@ -93,6 +113,7 @@ def interface(agent: Agent) -> tuple[Interface, Any]:
         use_last_action=sizes.use_last_action,
         use_agent_id=sizes.use_agent_id,
         use_others=agent.policy.all_last_actions,
+        model=model_face(agent),
         # It goes into a program's text, and a card may be a stranger's.
         about=re.sub(r"[^\w ,.:-]", "_", about),
     ), network

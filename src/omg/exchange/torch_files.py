@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from omg.components.files import write_bytes
 from omg.errors import UserError
 from omg.exchange.pickled import MOST_STEPS, Named, PickleError, PickleReader
 
@@ -279,11 +280,12 @@ class _Arrays:
 def write_torch(path: Path, value: Any) -> None:
     """Writes dictionaries, lists, tuples, words, numbers and NumPy arrays as a file that `torch.load` reads.
 
-    The same value gives the same bytes. The file is not written atomically: give a path in a new folder.
+    The same value gives the same bytes. The file is replaced atomically.
     """
     pickle = _PickleWriter()
     pickle.write(value)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, data in (
             ("data.pkl", pickle.finished()),
             ("byteorder", b"little"),
@@ -291,6 +293,7 @@ def write_torch(path: Path, value: Any) -> None:
             ("version", b"3\n"),
         ):
             archive.writestr(zipfile.ZipInfo(f"{path.stem}/{name}"), data)
+    write_bytes(path, made.getvalue())
 
 
 class _PickleWriter:

@@ -9,6 +9,7 @@ import numpy as np
 from omg.components.files import name_leaves
 from omg.exchange.inputs import ILLEGAL, Interface
 from omg.exchange.layers import agent_links, to_theirs
+from omg.exchange.models import model_source, model_state
 
 _HEAD = '''"""An agent network in PyTorch: {about}.
 
@@ -16,14 +17,19 @@ _HEAD = '''"""An agent network in PyTorch: {about}.
     hidden = agent.initial(rows)
     action, hidden = agent.act(obs, avail, hidden{call})
 
-Rows are seats. obs [N, {obs_dim}]; avail [N, {n_actions}] bool{words}.
+Rows are seats, N of them:
+
+    obs [N, {obs_dim}]
+    avail [N, {n_actions}] bool{words}
+    hidden: what the last call returned
 """
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-OBS_DIM, N_ACTIONS, N_AGENTS, HIDDEN_DIM, INPUT_DIM = {obs_dim}, {n_actions}, {n_agents}, {hidden_dim}, {input_dim}
+OBS_DIM, N_ACTIONS, N_AGENTS = {obs_dim}, {n_actions}, {n_agents}
+INPUT_DIM, HIDDEN_DIM, MEMORY_DIM = {input_dim}, {hidden_dim}, {memory_dim}
 
 
 '''
@@ -33,7 +39,7 @@ _NETWORKS = {
     """Linear, ReLU, GRU, Linear."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(){model}
         self.fc1 = nn.Linear(INPUT_DIM, HIDDEN_DIM)
         self.rnn = nn.GRUCell(HIDDEN_DIM, HIDDEN_DIM)
         self.fc2 = nn.Linear(HIDDEN_DIM, N_ACTIONS)
@@ -46,7 +52,7 @@ _NETWORKS = {
     """Three layers with ReLU between them; the one in the middle has EPyMARL's name for it."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(){model}
         self.fc1 = nn.Linear(INPUT_DIM, HIDDEN_DIM)
         self.rnn = nn.Linear(HIDDEN_DIM, {second_dim})
         self.fc2 = nn.Linear({second_dim}, N_ACTIONS)
@@ -59,7 +65,7 @@ _NETWORKS = {
     """Two layers with ReLU, then the value of the game and the advantage of each action."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(){model}
         self.fc1 = nn.Linear(INPUT_DIM, HIDDEN_DIM)
         self.fc2 = nn.Linear(HIDDEN_DIM, {second_dim})
         self.value = nn.Linear({second_dim}, 1)
@@ -79,7 +85,7 @@ class Agent(nn.Module):
     """A network for every seat."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(){model}
         self.agents = nn.ModuleList(SeatNetwork() for _ in range(N_AGENTS))
 
     def network(self, inputs, hidden, seat):
@@ -87,26 +93,32 @@ class Agent(nn.Module):
         return torch.cat([values for values, _ in outputs]), torch.cat([after for _, after in outputs])
 '''
 
+_MODEL = "model."
 
-def module_source(face: Interface) -> str:
-    """The text of `agent.py`."""
+
+def module_source(face: Interface, state: dict[str, np.ndarray]) -> str:
+    """The text of `agent.py`, for the weights of `module_state`."""
     names = [
-        ("last_action", face.use_last_action, f"last_action [N, {face.n_actions}] one-hot, zeros in the first step"),
+        ("last_action", face.reads_last_action, f"last_action [N, {face.n_actions}] one-hot, zeros in the first step"),
         ("seat", face.reads_seat, f"seat [N] integers below {face.n_agents}"),
         (
             "others_last_actions",
-            face.use_others,
+            face.reads_others,
             f"others_last_actions [N, {face.n_agents * face.n_actions}] one-hot, the own entry zeros",
         ),
     ]
     used = [name for name, is_used, _ in names if is_used]
-    facts: dict[str, Any] = {**vars(face), "input_dim": face.input_dim, "name": "Agent"}
+    facts: dict[str, Any] = {**vars(face), "input_dim": face.input_dim, "memory_dim": face.memory_dim, "name": "Agent"}
+    facts["model"] = "" if face.model is None else "\n        self.model = OpponentModel()"
     facts["call"] = "".join(f", {name}" for name in used)
-    facts["words"] = "".join(f"; {text}" for _, is_used, text in names if is_used)
+    facts["words"] = "".join(f"\n    {text}" for _, is_used, text in names if is_used)
     if face.kind == "idv_rnn":
-        network = _NETWORKS["rnn"].format(**{**facts, "name": "SeatNetwork"}) + _INDIVIDUAL
+        network = _NETWORKS["rnn"].format(**{**facts, "name": "SeatNetwork", "model": ""}) + _INDIVIDUAL.format(**facts)
     else:
         network = _NETWORKS[face.kind].format(**facts)
+    if face.model is not None:
+        own = {name.removeprefix(_MODEL): tensor for name, tensor in state.items() if name.startswith(_MODEL)}
+        network = f"{model_source(face.model, own)}\n\n{network}"
     return _HEAD.format(**facts) + network + _methods(face, used)
 
 
@@ -126,15 +138,25 @@ def _methods(face: Interface, used: list[str]) -> str:
         lines.append("parts.append(functional.one_hot(seat, N_AGENTS).to(obs.dtype))")
     if face.use_others:
         lines.append("parts.append(others_last_actions)")
+    lines.append(f"return self.network(torch.cat(parts, dim=-1), hidden{seat})")
+    if face.model is not None:
+        own = face.memory_dim - face.model.memory_dim
+        others = "others_last_actions" if face.reads_others else "None"
+        lines[-1:] = [
+            f"own, memory = hidden.split([{own}, {face.model.memory_dim}], dim=-1)",
+            f"features, memory = self.model(obs, memory, last_action, {others})",
+            "parts.append(features)",
+            f"values, own = self.network(torch.cat(parts, dim=-1), own{seat})",
+            "return values, torch.cat([own, memory], dim=-1)",
+        ]
     body = "\n".join(f"        {line}" for line in lines)
     return f'''
     def initial(self, rows):
-        return torch.zeros(rows, HIDDEN_DIM)
+        return torch.zeros(rows, MEMORY_DIM)
 
     def forward(self, obs, hidden{arguments}):
         """Values [N, {face.n_actions}] of all actions, and the hidden state for the next step."""
 {body}
-        return self.network(torch.cat(parts, dim=-1), hidden{seat})
 
     @torch.no_grad()
     def act(self, obs, avail, hidden{arguments}):
@@ -150,8 +172,12 @@ def load(path="agent.th"):
 '''
 
 
-def module_state(network: Any) -> dict[str, np.ndarray]:
-    """The weights under the names of that module."""
-    links = agent_links(network)
+def module_state(face: Interface, policy: Any) -> dict[str, np.ndarray]:
+    """The weights of a player under the names of that module."""
+    links = agent_links(policy.agent)
     assert links is not None
-    return to_theirs(links, name_leaves(network))
+    found = to_theirs(links, name_leaves(policy.agent))
+    if face.model is not None:
+        of_model = model_state(face.model, policy.opponent_model)
+        found |= {f"{_MODEL}{name}": tensor for name, tensor in of_model.items()}
+    return found

@@ -47,7 +47,9 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("imported") / "agent"
     written = import_agent(GOLDEN, settings("qmix", **SMALL), output=output, seed=3, steps=70)
     assert written.notes == []
-    assert written.lines[1] == "Its learner, for init_from: mixer, opt_state, target_mac, target_mixer"
+    assert (
+        written.lines[1] == "Its learner, for init_from and init_optimiser: mixer, opt_state, target_mac, target_mixer"
+    )
     return output
 
 
@@ -78,7 +80,7 @@ def test_mixer_and_optimiser_come_along(imported: Path):
 
 
 def test_init_from_goes_on_with_what_the_learner_had(imported: Path, tmp_path: Path):
-    changes = {"init_from": str(imported), **SMALL}
+    changes: dict[str, Any] = {"init_from": str(imported), "init_optimiser": True, **SMALL}
     kept = load_learning(imported)
     assert kept is not None
     program = Program(tiny_config(tmp_path, "qmix", **changes))
@@ -87,9 +89,15 @@ def test_init_from_goes_on_with_what_the_learner_had(imported: Path, tmp_path: P
         if name != "updates":
             np.testing.assert_array_equal(state[name][0], value)
     assert int(state["updates"][0]) == 0
+    # Unless it is asked for, the optimiser starts anew.
+    other = Program(tiny_config(tmp_path, "qmix", **{**changes, "init_optimiser": False}))
+    assert {name.partition(".")[0] for name in other.learned or ()} == {"target_mac", "mixer", "target_mixer"}
     # Another mixer does not fit, nor does the optimiser that has it; the agent does.
-    other = Program(tiny_config(tmp_path, "qmix", **{**changes, "mixing_embed_dim": 5}))
+    other = Program(tiny_config(tmp_path, "qmix", **{**changes, "mixing_embed_dim": 5, "init_optimiser": False}))
     assert {name.partition(".")[0] for name in other.learned or ()} == {"target_mac"}
+    for change in ({"mixing_embed_dim": 5}, {"init_from": None}):
+        with pytest.raises(UserError, match="brings no optimiser that fits this run"):
+            Program(tiny_config(tmp_path, "qmix", **{**changes, **change}))
     shutil.copytree(imported, tmp_path / "damaged")
     (tmp_path / "damaged" / "learner" / "state.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="learner is damaged"):

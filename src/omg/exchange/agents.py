@@ -104,7 +104,7 @@ def import_agent(
             save_learning(output, found.learner)
         lines.append(f"Agent: {output}")
         parts = sorted({name.partition(".")[0] for name in found.learner if "." in name})
-        lines += [f"Its learner, for init_from: {', '.join(parts)}"] if parts else []
+        lines += [f"Its learner, for init_from and init_optimiser: {', '.join(parts)}"] if parts else []
     if pool is not None:
         with TemporaryDirectory() as scratch:
             made = save_agent(Path(scratch) / "agent", found.policy, agent_card)

@@ -22,6 +22,7 @@ from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning
 from omg.pools.agents import find_agent
 
 _FIRST_LAYER = "fc1.weight"
+_OPTIMISER = "opt_state"
 _ENOUGH_EXPLAINED = 0.9
 """On 8m a prior that explained 78 % cost OMG 6 to 12 points beside one with 98 % (`benchmarks/results/omg`)."""
 
@@ -99,22 +100,37 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
 def starting_learner(config: Config, learner: Learner, seeds: int) -> dict[str, Array] | None:
     """What else the learner of the agent that `init_from` names had, [S, ...] by path; None for nothing.
 
-    Only agents from elsewhere bring such along. A part of the learner's state (its mixer, its critic, an optimiser) is
-    taken over if all of it fits.
+    Only agents from elsewhere bring such along. A part of the learner's state (its mixer, its critic) is taken over if
+    all of it fits, an optimiser only with `init_optimiser`: its steps are measured by gradients of a full replay
+    buffer, and with an empty one they may be far too long.
+
+    Raises:
+        UserError: `init_optimiser`, and there is none that fits.
     """
-    if config.init_from is None or is_pool(config.init_from):
-        return None
-    kept = load_learning(find_agent(Path(config.init_from)))
+    alone = config.init_from is None or is_pool(config.init_from)
+    kept = None if alone else load_learning(find_agent(Path(str(config.init_from))))
     if kept is None:
+        _check_optimiser(config, {})
         return None
     shapes = jax.eval_shape(learner.init, jax.random.PRNGKey(0))
     wanted = name_leaves(shapes)
     found: dict[str, Array] = {}
     for field in shapes._fields:
+        if field.endswith(_OPTIMISER) and not config.init_optimiser:
+            continue
         names = [name for name in wanted if name.startswith(f"{field}.")]
         if all(name in kept and kept[name].shape == wanted[name].shape for name in names):
             found |= {name: jnp.asarray(np.stack([kept[name]] * seeds)) for name in names}
+    _check_optimiser(config, found)
     return found or None
+
+
+def _check_optimiser(config: Config, found: dict[str, Array]) -> None:
+    if config.init_optimiser and not any(name.startswith(f"{_OPTIMISER}.") for name in found):
+        raise UserError(
+            f"init_optimiser: got True, but init_from={config.init_from} brings no optimiser that fits this run. Only "
+            f"agents of `omg import` have one. Allowed: False."
+        )
 
 
 def about_learner(learned: dict[str, Array]) -> str:

@@ -174,9 +174,8 @@ def test_other_commands_tell_it_in_one_line(
     monkeypatch.setattr(api, "evaluate", Mock(side_effect=several))
     assert main(["evaluate", "x"]) == 2
     assert one_line(capsys) == "error: copy/a: No space left on device.\n"
-    failing(errno.ECONNREFUSED)
-    with pytest.raises(OSError, match="refused"):
-        main(["evaluate", "x"])
+    monkeypatch.setattr(api, "evaluate", Mock(side_effect=OSError(errno.ECONNREFUSED, "refused")))
+    assert main(["evaluate", "x"]) == 70, "not the disk's fault"
 
 
 def test_a_process_of_its_own_tells_it_in_its_last_line(

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
+from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
@@ -64,6 +64,12 @@ for _command, _example, _extra in (
     (versus.versus, "omg versus POOL:qmix_s1 POOL:iql_s1 --episodes 200 --output results/versus", True),
     (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),
     (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
+    (
+        exchange.import_,
+        "omg import results/models/qmix/2050000 --config=qmix --env-config=sc2 with env_args.map_name=3m --pool POOL",
+        True,
+    ),
+    (exchange.export, "omg export results/qmix_sc2_3m_seed1 --to pymarl --output models/qmix", False),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (lists.envs, "omg envs sc2", False),
     (lists.algs, "omg algs", False),
@@ -73,7 +79,9 @@ for _command, _example, _extra in (
     (demo.demo, "omg demo --output results/quick", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.
+    # A command may be called what no function of Python's can: `import`.
     app.command(
+        name=_command.__name__.rstrip("_"),
         epilog=f"Example: {_example}",
         options_metavar="[OPTIONS] [KEY=VALUE]..." if _extra else "[OPTIONS]",
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True} if _extra else None,
@@ -135,7 +143,7 @@ def _reason(error: Exception) -> str | None:
 
 def command_names() -> list[str]:
     """The first words that the program knows: its commands and its groups of commands."""
-    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    commands = [str(command.name) for command in app.registered_commands]
     return [*commands, *(str(group.name) for group in app.registered_groups)]
 
 

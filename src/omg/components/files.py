@@ -32,12 +32,17 @@ _MOST_LEVELS = 64
 
 def write_text(path: Path, text: str) -> None:
     """Replaces `path` by `text` atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replaces `path` by `data` atomically."""
     staging = path.with_name(_WRITING + path.name)
     try:
         if staging.is_symlink():  # Written through, it would change a file elsewhere.
             staging.unlink()
-        with staging.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with staging.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(staging, path)

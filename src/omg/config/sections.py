@@ -381,3 +381,4 @@ class TeamSection(Section):
     init_param_path: str | None = Field(None, min_length=1, description="Pool whose players fill the frozen seats")
     pool_set: Name = Field("training", description="Set of the pool that the players are drawn from")
     init_from: str | None = Field(None, min_length=1, description="Agent, run or pool that the agent starts from")
+    init_optimiser: bool = Field(False, description="The optimiser of an imported agent in init_from goes on, too")

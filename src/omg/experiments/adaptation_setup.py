@@ -154,6 +154,7 @@ def adaptation_config(config: Config, n_agents: int, games: int, episodes: int, 
         "is_agent_shift": False,
         "init_param_path": None,
         "init_from": None,
+        "init_optimiser": False,
         "prior_path": None,
         "obs_adapter": "none",
     }

@@ -2,6 +2,7 @@
 
 from omg.pools.agents import Agent, AgentCard, load_agent, read_agent_card, save_agent
 from omg.pools.index import INDEX, SETS, Measure, Member, Pool
+from omg.pools.learning import load_learning, save_learning
 from omg.pools.priors import PRIOR_FOLDER, PriorCard, load_prior, pool_prior, save_prior
 
 __all__ = [
@@ -16,10 +17,12 @@ __all__ = [
     "PriorCard",
     "is_pool",
     "load_agent",
+    "load_learning",
     "load_prior",
     "pool_prior",
     "read_agent_card",
     "save_agent",
+    "save_learning",
     "save_prior",
 ]
 

@@ -24,7 +24,7 @@ from omg.stopping import Stop
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.program import IterationLog, Program, RunState
 from omg.training.progress import Progress, read_progress
-from omg.training.start import about_prior
+from omg.training.start import about_learner, about_prior
 from omg.training.summary import Row, Summary, episode_rows
 
 
@@ -191,6 +191,8 @@ class Trainer:
         if self.config.learner in SUBGOAL_LEARNERS:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
         lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.adapters.items()]
+        if program.learned is not None:
+            lines.append(f"init_from: besides the agent, the learner goes on with its {about_learner(program.learned)}")
         if program.team is None:
             return lines
         names = program.team.names

@@ -26,7 +26,7 @@ from omg.stopping import side_by_side
 from omg.training.adapting import PLAYERS
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
 from omg.training.obs_adapter import Maps
-from omg.training.start import adopt, load_prior_for, starting_weights
+from omg.training.start import adopt, load_prior_for, starting_learner, starting_weights
 from omg.training.team import TeamSetup, build_team
 
 SEEDS_AXIS = "seeds"
@@ -86,6 +86,7 @@ class Program:
         """Maps by which players and priors of `obs_is_state` read observations."""
         self._check_adapters()
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
+        self.learned = starting_learner(config, self.learner, config.seeds)
         if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
             self.learner.learns_prior = self.prior is None
         self.learner_watches = config.learner == "am_learner"
@@ -104,7 +105,9 @@ class Program:
         """Name of the mapped axis of the seeds; None where they are not mapped."""
         start = jax.jit(self._init)
         # Arguments and not constants of the program, so that other players and weights need no other compilation.
-        self.init: Callable[[Array], RunState] = lambda seeds: start(seeds, self.prior, self.weights, squad)
+        self.init: Callable[[Array], RunState] = lambda seeds: start(
+            seeds, self.prior, (self.weights, self.learned), squad
+        )
         self.chunk: Callable[[RunState], tuple[RunState, IterationLog]] = jax.jit(self._chunk, donate_argnums=0)
         self.test: Callable[[RunState], tuple[EpisodeStats, dict[str, Array]]] = jax.jit(self._test)
         self.controls: dict[str, Callable[[RunState], EpisodeStats]] = {
@@ -214,14 +217,14 @@ class Program:
             records=kept.records,
         )
 
-    def _init(self, seeds: Array, prior: Any, weights: Any, squad: Any) -> RunState:
-        """A fresh run for `seeds` [S] uint32, from a given prior, agent weights [S, ...] and frozen players, if any."""
+    def _init(self, seeds: Array, prior: Any, given: Any, squad: Any) -> RunState:
+        """A fresh run for `seeds` [S] uint32, from a given prior, agent and learner [S, ...] and frozen players."""
 
-        def one(seed: Array, weights: Any) -> tuple[Any, Any, Array]:
+        def one(seed: Array, given: Any) -> tuple[Any, Any, Array]:
             key, learner_key = jax.random.split(jax.random.PRNGKey(seed))
-            return adopt(self.learner.init(learner_key), prior, weights), self._storage(), key
+            return adopt(self.learner.init(learner_key), prior, *given), self._storage(), key
 
-        learner, storage, key = jax.vmap(one)(seeds, weights)
+        learner, storage, key = jax.vmap(one)(seeds, given)
         return RunState(learner, storage, key, Count.of(0, seeds.shape), jnp.int32(0), jnp.int32(0), squad)
 
     def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:

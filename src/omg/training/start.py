@@ -16,12 +16,15 @@ from omg.config import SUBGOAL_LEARNERS, Config
 from omg.controllers import Squad, build_mac
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError
+from omg.learners import Learner
 from omg.modules.opponent_models import Prior
-from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_prior, pool_prior
+from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning, load_prior, pool_prior
+from omg.pools.agents import find_agent
 from omg.training.adapting import ADAPTER_HINT, adapt_prior, wants_adapter
 from omg.training.obs_adapter import Maps
 
 _FIRST_LAYER = "fc1.weight"
+_OPTIMISER = "opt_state"
 _ENOUGH_EXPLAINED = 0.9
 """On 8m a prior that explained 78 % cost OMG 6 to 12 points beside one with 98 % (`benchmarks/results/omg`)."""
 
@@ -109,8 +112,53 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
     return {name: jnp.asarray(np.stack([weights[name] for weights in chosen])) for name in chosen[0]}
 
 
-def adopt(state: Any, prior: Prior | None, weights: dict[str, Array] | None) -> Any:
-    """A new learner state with a pre-trained prior and given agent weights, where there are any."""
+def starting_learner(config: Config, learner: Learner, seeds: int) -> dict[str, Array] | None:
+    """What else the learner of the agent that `init_from` names had, [S, ...] by path; None for nothing.
+
+    Only agents from elsewhere bring such along. A part of the learner's state (its mixer, its critic) is taken over if
+    all of it fits, an optimiser only with `init_optimiser`: its steps are measured by gradients of a full replay
+    buffer, and with an empty one they may be far too long.
+
+    Raises:
+        UserError: `init_optimiser`, and there is none that fits.
+    """
+    alone = config.init_from is None or is_pool(config.init_from)
+    kept = None if alone else load_learning(find_agent(Path(str(config.init_from))))
+    if kept is None:
+        _check_optimiser(config, {})
+        return None
+    shapes = jax.eval_shape(learner.init, jax.random.PRNGKey(0))
+    wanted = name_leaves(shapes)
+    found: dict[str, Array] = {}
+    for field in shapes._fields:
+        if field.endswith(_OPTIMISER) and not config.init_optimiser:
+            continue
+        names = [name for name in wanted if name.startswith(f"{field}.")]
+        if all(name in kept and kept[name].shape == wanted[name].shape for name in names):
+            found |= {name: jnp.asarray(np.stack([kept[name]] * seeds)) for name in names}
+    _check_optimiser(config, found)
+    return found or None
+
+
+def _check_optimiser(config: Config, found: dict[str, Array]) -> None:
+    if config.init_optimiser and not any(name.startswith(f"{_OPTIMISER}.") for name in found):
+        raise UserError(
+            f"init_optimiser: got True, but init_from={config.init_from} brings no optimiser that fits this run. Only "
+            f"agents of `omg import` have one. Allowed: False."
+        )
+
+
+def about_learner(learned: dict[str, Array]) -> str:
+    """Which parts of a learner's state were taken over."""
+    return ", ".join(dict.fromkeys(name.partition(".")[0] for name in learned))
+
+
+def adopt(
+    state: Any, prior: Prior | None, weights: dict[str, Array] | None, learned: dict[str, Array] | None = None
+) -> Any:
+    """A new learner state with a pre-trained prior, given agent weights and other given parts, where there are any."""
+    if learned is not None:
+        state = fill_leaves(state, {**name_leaves(state), **learned})
     if prior is not None:
         state = state._replace(mac=state.mac.with_prior(prior))
     if weights is not None:

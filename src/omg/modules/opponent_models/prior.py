@@ -106,14 +106,14 @@ class Prior(eqx.Module):
         """From original to normalised units, [..., O]; bits stay what they are."""
         if self.map_shape is not None:
             return seen
-        mean, deviation = self._scale()
+        mean, deviation = self.scale()
         return (seen - mean) / deviation
 
     def restore(self, normalised: Array) -> Array:
         """From normalised to original units, [..., O]; bits stay what they are."""
         if self.map_shape is not None:
             return normalised
-        mean, deviation = self._scale()
+        mean, deviation = self.scale()
         return normalised * deviation + mean
 
     def encode(self, seen: Array) -> tuple[Array, Array]:
@@ -147,8 +147,8 @@ class Prior(eqx.Module):
         """The view a subgoal stands for, in original units: [..., D] -> [..., O]."""
         return self.restore(self.decode_normalised(subgoal))
 
-    def _scale(self) -> tuple[Array, Array]:
-        """Mean and deviation of every feature, [O] each."""
+    def scale(self) -> tuple[Array, Array]:
+        """Mean and deviation of every feature, [O] each: what views are normalised by, unless they are bits."""
         # A loss in normalised units could be lowered by blowing up the deviation, and the root of a constant feature's
         # variance has no finite slope.
         _, mean, variance = jax.lax.stop_gradient(self.statistics)

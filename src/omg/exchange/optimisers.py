@@ -1,0 +1,100 @@
+"""The state of PyTorch's RMSprop and Adam, and ours: running averages, one for each parameter.
+
+PyTorch numbers the parameters of a learner in the order in which its modules register them; old versions use other
+numbers than 0, 1, 2 ..., but list them in that order. Ours is found by the path of the parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from omg.config import Config
+from omg.exchange.layers import Link
+
+_SLOTS = {"rmsprop": {"square_avg": "nu"}, "adam": {"exp_avg": "mu", "exp_avg_sq": "nu"}}
+"""Optimiser -> PyTorch's name of a running average -> ours."""
+_COUNT = "count"
+
+Parameters = Sequence[tuple[str, Link]]
+"""The parameters in PyTorch's order: our path of the module that a parameter is in, with its dot, and its link."""
+
+
+class UnusableError(Exception):
+    """The state does not fit; says why."""
+
+
+def optimiser_to_ours(
+    stored: Any, parameters: Parameters, prefix: str, wanted: Mapping[str, Any], optimizer: str
+) -> dict[str, np.ndarray]:
+    """Our optimiser's arrays by path.
+
+    Args:
+        stored: The `state_dict` of PyTorch's optimiser.
+        parameters: What it has averages of.
+        prefix: Path of our optimiser's state, with its dot: `opt_state.0.`.
+        wanted: Shapes of our learner's state by path.
+        optimizer: `rmsprop` or `adam`.
+
+    Raises:
+        UnusableError: it is of another optimiser, or of other parameters.
+    """
+    slots = _SLOTS[optimizer]
+    try:
+        (group,) = stored["param_groups"]
+        order, states = list(group["params"]), stored["state"]
+        rows = [states[number] for number in order]
+        steps = {int(row["step"]) for row in rows}
+        averages = [{theirs: row[theirs] for theirs in slots} for row in rows]
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+        raise UnusableError(f"it is no state of {optimizer} with one group of parameters") from None
+    if any(set(row) - {"step", *slots} for row in rows):
+        raise UnusableError(f"it has further averages, which {optimizer} as it is set here does not have")
+    if len(order) != len(parameters):
+        raise UnusableError(f"it is for {len(order)} parameters, the networks have {len(parameters)}")
+    if len(steps) != 1 or not 0 <= min(steps) < 2**31:
+        raise UnusableError("its parameters have not all taken the same number of steps")
+    found: dict[str, np.ndarray] = {}
+    for (module, link), average in zip(parameters, averages, strict=True):
+        for theirs, ours in slots.items():
+            name = f"{prefix}{ours}.{module}{link.ours}"
+            shape, tensor = wanted[name].shape, average[theirs]
+            own = shape if link.seat is None else shape[1:]
+            if not isinstance(tensor, np.ndarray) or tensor.shape != own[::-1] or not np.isfinite(tensor).all():
+                raise UnusableError(f"its average for '{link.theirs}' is not finite or not of shape {own[::-1]}")
+            if link.seat is None:
+                found[name] = tensor.astype(np.float32).T
+            else:
+                found.setdefault(name, np.zeros(shape, np.float32))[link.seat] = tensor.T
+    # RMSprop here does not count; the number goes back out with an export.
+    counter = f"{prefix}{_COUNT}" if f"{prefix}{_COUNT}" in wanted else "updates"
+    found[counter] = np.asarray(steps.pop(), np.int32)
+    return found
+
+
+def optimiser_to_theirs(
+    arrays: Mapping[str, Any], parameters: Parameters, prefix: str, config: Config, lr: float, steps: int
+) -> dict[str, Any]:
+    """The `state_dict` of PyTorch's optimiser, from our learner's arrays; arguments as above.
+
+    Args:
+        arrays: Our learner's state by path.
+        parameters: As above.
+        prefix: As above.
+        config: Its settings.
+        lr: Its learning rate.
+        steps: Updates so far.
+    """
+    state: dict[int, dict[str, Any]] = {}
+    for number, (module, link) in enumerate(parameters):
+        state[number] = {"step": steps}
+        for theirs, ours in _SLOTS[config.optimizer].items():
+            array = np.asarray(arrays[f"{prefix}{ours}.{module}{link.ours}"], np.float32)
+            state[number][theirs] = np.ascontiguousarray((array if link.seat is None else array[link.seat]).T)
+    own: dict[str, Any] = {"momentum": 0, "alpha": config.optim_alpha, "eps": config.optim_eps, "centered": False}
+    if config.optimizer == "adam":
+        own = {"betas": (0.9, 0.999), "eps": 1e-8, "amsgrad": False}
+    group = {"lr": lr, **own, "weight_decay": 0, "params": list(range(len(parameters)))}
+    return {"state": state, "param_groups": [group]}

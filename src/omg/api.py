@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from rich.console import Console
 
 from omg.config import Config, adjust, resolve
+from omg.config.old_words import is_old_key
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import adapt
@@ -18,11 +21,14 @@ from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
+from omg.report.replays import REPLAYS, check_replays, write_replays
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers
+from omg.tracking.extension import extend_run, keep_former_best
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
-from omg.training.loop import Trainer
+from omg.training.loop import BEST_AT_END, Trainer
 from omg.training.program import Program
+from omg.training.saved import agent_at, continued
 
 __all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
 
@@ -70,41 +76,65 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`). An option
             that is also a configuration key goes into `env_args`: `env_args={"obs_last_action": True}`.
     """
-    overrides = {key: value for key, value in settings.items() if key in Config.model_fields}
+    overrides = {key: value for key, value in settings.items() if key in Config.model_fields or is_old_key(key)}
     game = resolve(None, env).config.env
-    options = {key: value for key, value in settings.items() if key not in Config.model_fields}
+    options = {key: value for key, value in settings.items() if key not in overrides}
     for key in options:
         if key not in ENVS[game].args.model_fields:
             raise unknown_key(key, game)
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
-    return train_config(resolve(config, env, overrides).config, quiet=quiet)
+    resolved = resolve(config, env, overrides)
+    return train_config(resolved.config, notes=resolved.notes, quiet=quiet)
 
 
-def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
-    """Trains a resolved configuration."""
+def train_config(
+    config: Config, *, notes: Sequence[str] = (), console: Console | None = None, quiet: bool = False
+) -> Run:
+    """Trains a resolved configuration; `notes` are said first (those of `config.resolve`)."""
     check_trackers(config)
-    has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
-    config, notes = adjust(config, has_gpu)
+    has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args), use_cache=not config.debug)
+    config, adjusted = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
+    check_replays(config, program)
+    if config.checkpoint_path is not None:
+        seeds = jnp.arange(config.seed, config.seed + config.seeds, dtype=jnp.uint32)
+        continued(config, program.spec, jax.eval_shape(program.init, seeds).learner)
     folder = RunFolder.create(config, program.spec.scenario)
-    return _run(folder, program, notes, console, quiet)
+    return _run(folder, program, [*notes, *adjusted], console, quiet)
 
 
-def resume(folder: str | Path, *, console: Console | None = None, quiet: bool = False) -> Run:
-    """Continues a run from its newest whole checkpoint (from the start if there is none)."""
+def resume(
+    folder: str | Path, *, t_max: int | str | None = None, console: Console | None = None, quiet: bool = False
+) -> Run:
+    """Continues a run from its newest whole checkpoint (from the start if there is none).
+
+    Args:
+        folder: of the run.
+        t_max: a later end. The run is then the same as one that had it from the start: see `tracking.extension`.
+        console: where progress is shown.
+        quiet: no output on the screen.
+    """
     opened = RunFolder.open(Path(folder))
     config = opened.config()
-    if opened.status() in ("finished", "stopped"):
-        raise UserError(f"{folder}: this run is already {opened.status()}.")
+    if t_max is None and opened.status() in ("finished", "stopped"):
+        hint = f" `omg resume {folder} t_max=N` makes it longer." if opened.status() == "finished" else ""
+        raise UserError(f"{folder}: this run is already {opened.status()}.{hint}")
     check_trackers(config)
-    prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
-    return _run(opened, build_program(config), [], console, quiet)
+    notes = []
+    if t_max is not None:
+        config, note = extend_run(opened, t_max)
+        notes.append(note)
+    prepare(config.use_cuda, plays_on_host(config.env, config.env_args), use_cache=not config.debug)
+    return _run(opened, build_program(config), notes, console, quiet)
 
 
 def _run(folder: RunFolder, program: Program, notes: list[str], console: Console | None, quiet: bool) -> Run:
     config = program.config
 
     def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
+        if which == BEST_AT_END:
+            keep_former_best(folder, seed)
+            which = "best"
         path = folder.agent(seed, which)
         player = program.learner.tested(learner_state)
         if program.learner_watches:
@@ -135,6 +165,10 @@ def _run(folder: RunFolder, program: Program, notes: list[str], console: Console
             folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
         t_env = int(outcome.state.t_env.min())
+        if outcome.status != "interrupted" and config.save_replay and not plays_on_host(config.env, config.env_args):
+            reporter.step("recording")
+            pages = write_replays(folder.path / REPLAYS, program, outcome.state)
+            reporter.say(f"replays: {len(pages)} pages in {folder.path / REPLAYS}")
         folder.set_status(outcome.status, t_env=t_env)
         if outcome.status == "interrupted":
             reporter.say(f"saved at t_env {t_env:,}; continue with: omg resume {folder.path}")
@@ -154,10 +188,18 @@ def _keep_prior(
         save_prior(folder, prior, card)
 
 
-def load(path: str | Path) -> Agent:
-    """Loads the best agent of a run folder, or any agent folder."""
+def load(path: str | Path, *, step: int | None = None) -> Agent:
+    """Loads the best agent of a run folder, or any agent folder.
+
+    Args:
+        path: a run or an agent.
+        step: of a run: the agent of its first seed at that saved step, or at the last one before it; 0: the newest.
+
+    Raises:
+        UserError: there is no such agent or step; names the steps that are saved.
+    """
     prepare(use_cuda=True)
-    return load_agent(path)
+    return load_agent(path) if step is None else agent_at(Path(path), step)
 
 
 def evaluate(
@@ -169,6 +211,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
+    step: int | None = None,
 ) -> Table:
     """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
 
@@ -180,6 +223,7 @@ def evaluate(
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
+        step: of a run: its agent at that saved step, as for `load`.
 
     Returns:
         Without a pool one row per metric: metric, mean, std, low, high (95 % interval of the mean), episodes. With a
@@ -193,7 +237,9 @@ def evaluate(
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
-    player = agent if isinstance(agent, Agent) else load(agent)
+    if step is not None and isinstance(agent, Agent):
+        raise UserError(f"step: got {step}, but the agent is loaded already. Give omg.load(RUN, step={step}).")
+    player = agent if isinstance(agent, Agent) else load(agent, step=step)
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:
         return Table(play_team(player, 256 if episodes is None else episodes, seed, epsilon))

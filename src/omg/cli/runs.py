@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
+from omg.cli.lists import ConfigOption, EnvConfigOption, print_config, read_words
 from omg.cli.tables import Row, print_rows, print_table, with_interval
 from omg.errors import UserError
 
@@ -27,25 +27,53 @@ def train(
     """Train an algorithm in a game.
 
     Every further word sets a key of the configuration: key=value or --key=value, dots for nesting, in any order, with
-    or without PyMARL's word `with`. `omg config` lists the keys.
+    or without PyMARL's word `with`; --key alone means key=True. `omg config` lists the keys. PyMARL's and Sacred's
+    words are known: docs/coming-from-pymarl.md.
+
+    --debug: every round of play is a chunk of its own, all networks are searched for NaN after it, every round and all
+    metrics are shown and written to console.log, and the compilation cache is neither read nor written. Sizes stay.
     """
     from omg.config.layers import algorithm_names, resolve
 
-    line = read_words(config, env_config, context.args)
+    line = read_words(config, env_config, context.args, prints=True)
     if line.config is None:
         raise UserError(f"config: missing. Write --config=ALG with one of: {', '.join(algorithm_names())}.")
-    settings = resolve(line.config, line.env_config, line.overrides).config
+    resolved = resolve(line.config, line.env_config, line.overrides)
+    if line.print_config:
+        print_config(resolved)
+    if line.print_config == "only":
+        return
 
     from omg import api
 
-    _print_run(api.train_config(settings, console=Console(), quiet=quiet))
+    _print_run(api.train_config(resolved.config, notes=resolved.notes, console=Console(), quiet=quiet))
 
 
-def resume(run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")]) -> None:
-    """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
+def resume(
+    context: typer.Context, run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")]
+) -> None:
+    """Continue a run from its newest checkpoint, exactly as if it had never stopped.
+
+    t_max=N gives it a later end: the result is that of a run which had it from the start. Nothing else can change.
+    """
+    t_max = _new_end(context.args)
+
     from omg import api
 
-    _print_run(api.resume(run, console=Console()))
+    _print_run(api.resume(run, t_max=t_max, console=Console()))
+
+
+def _new_end(words: list[str]) -> Any:
+    """The only setting that a run may be resumed with."""
+    from omg.config.overrides import assignments
+
+    line = read_words(None, None, words)
+    given = assignments(line.overrides)
+    given |= {key: value for key, value in (("config", line.config), ("env_config", line.env_config)) if value}
+    for key in given:
+        if key != "t_max":
+            raise UserError(f"{key}: cannot change when a run goes on; it would be another run. Allowed: t_max.")
+    return given.get("t_max")
 
 
 def evaluate(
@@ -62,6 +90,9 @@ def evaluate(
     which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed that meets the pool.")] = "last",
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
+    step: Annotated[
+        int | None, typer.Option(min=0, help="Agents at this saved step, or the last before it; 0: the newest.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table here.")] = None,
 ) -> None:
     """Play test episodes with trained agents and print the results.
@@ -73,11 +104,11 @@ def evaluate(
         for option, given in (("--group", group), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
-        table = _evaluate_alone(runs, episodes, seed, greedy)
+        table = _evaluate_alone(runs, episodes, seed, greedy, step)
     else:
         if not greedy:
             raise UserError("--explore: with --pool agents play their best actions.")
-        table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric)
+        table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric, step)
     if csv is not None:
         try:
             table.write_csv(csv)
@@ -85,13 +116,13 @@ def evaluate(
             raise UserError(f"--csv: cannot write '{csv}' ({error.strerror}).") from None
 
 
-def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool) -> Table:
+def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool, step: int | None) -> Table:
     from omg import api
     from omg.tracking import Table
 
     found: list[dict[str, Any]] = []
     for run in runs:
-        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy)
+        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy, step=step)
         print_rows(f"{run}: {table[0]['episodes']} episodes", table)
         found += [{"run": str(run), **row} if len(runs) > 1 else row for row in table]
     return Table(found)
@@ -106,6 +137,7 @@ def _evaluate_with_pool(
     seed: int,
     which: str,
     metric: str | None,
+    step: int | None,
 ) -> Table:
     from omg.errors import unknown_name
     from omg.evaluation import group_names
@@ -114,6 +146,8 @@ def _evaluate_with_pool(
 
     if which not in ("last", "best"):
         raise unknown_name("agent (--which)", which, ("last", "best"))
+    if which == "best" and step is not None:
+        raise UserError(f"--which: got best, but --step {step} names the agents. Leave one of them out.")
     opened = Pool.open(pool)
     opened.members(set_name)
     known = group_names(opened.spec.n_agents)
@@ -131,6 +165,7 @@ def _evaluate_with_pool(
             episodes=episodes,
             seed=seed,
             which=which,
+            step=step,
             say=status.update,
         )
     _print_scores(

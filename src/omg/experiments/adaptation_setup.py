@@ -153,6 +153,9 @@ def adaptation_config(config: Config, n_agents: int, games: int, episodes: int, 
         "is_agent_shift": False,
         "init_param_path": None,
         "init_from": None,
+        "checkpoint_path": None,
+        "load_step": 0,
+        "evaluate": False,
         "prior_path": None,
     }
     return adjust(change_config(config, **{**derived, **nested(settings), **owned}), has_gpu=True)[0]

@@ -19,6 +19,7 @@ from omg.evaluation.comparison import NO_SEED
 from omg.pools import Agent, AgentCard, Pool, load_agent
 from omg.tracking import RunFolder, Table
 from omg.training.device import prepare
+from omg.training.saved import agent_at
 
 Say = Callable[[str], None]
 UNTRAINED = "untrained"
@@ -38,19 +39,23 @@ class Contestants(NamedTuple):
         return stack_agents([agent.policy for agent in self.agents])
 
 
-def load_contestants(label: str, path: str | Path, which: str = "last") -> Contestants:
-    """All seeds of a run (`which` is `last` or `best`), or a single agent folder.
+def load_contestants(label: str, path: str | Path, which: str = "last", step: int | None = None) -> Contestants:
+    """All seeds of a run (`which` is `last` or `best`; `step` a saved step instead), or a single agent folder.
 
     Raises:
-        UserError: there is no agent.
+        UserError: there is no agent, or none of that step.
     """
     folder = Path(path)
     if not (folder / "config.yaml").is_file():
+        if step is not None:
+            raise UserError(f"step: got {step}, but {folder} is no run folder, and an agent has one step.")
         agent = load_agent(folder)
         return Contestants(label, (agent.card.seed,), (agent,))
     run = RunFolder.open(folder)
     config = run.config()
     seeds = tuple(range(config.seed, config.seed + config.seeds))
+    if step is not None:
+        return Contestants(label, seeds, tuple(agent_at(folder, step, index) for index in range(len(seeds))))
     return Contestants(label, seeds, tuple(load_agent(run.agent(seed, which)) for seed in seeds))
 
 
@@ -79,6 +84,7 @@ def evaluate_runs(
     episodes: int = 100,
     seed: int = 0,
     which: str = "last",
+    step: int | None = None,
     scripted: Sequence[str] = (),
     say: Say = lambda message: None,
 ) -> Table:
@@ -92,6 +98,7 @@ def evaluate_runs(
         episodes: Per team.
         seed: Of teams and games.
         which: `last` or `best` agent of each training seed.
+        step: Their agents at this saved step of the runs instead, or at the last one before it; 0: the newest.
         scripted: Scripted players to add as further agents, e.g. `random` as a floor.
         say: Told what is done.
 
@@ -106,7 +113,7 @@ def evaluate_runs(
     if not runs:
         raise UserError("runs: give at least one.")
     prepare(use_cuda=True)
-    contestants = [load_contestants(label, path, which) for label, path in runs.items()]
+    contestants = [load_contestants(label, path, which, step) for label, path in runs.items()]
     first = contestants[0].agents[0]
     arena = Arena(pool, first.env)
     for one in contestants:

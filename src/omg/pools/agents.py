@@ -151,7 +151,15 @@ def load_agent(path: str | Path) -> Agent:
         UserError: nothing there, damaged, or made for other shapes.
     """
     folder = find_agent(Path(path))
-    card, arrays = read_bundle(folder, CARD, AgentCard)
+    return agent_from_arrays(folder, *read_bundle(folder, CARD, AgentCard))
+
+
+def agent_from_arrays(folder: Path, card: AgentCard, arrays: dict[str, np.ndarray]) -> Agent:
+    """The agent of a card and the arrays of its networks by path; `folder` is where they come from.
+
+    Raises:
+        UserError: they do not fit.
+    """
     config = parse_config(card.config)
     env = make_env(config.env, **config.env_args)
     _check_game(folder, card.spec, env.spec)

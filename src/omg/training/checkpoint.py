@@ -10,7 +10,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -28,7 +28,9 @@ from omg.components.files import (
     write_json,
 )
 from omg.errors import UserError
-from omg.training.program import RunState
+
+if TYPE_CHECKING:
+    from omg.training.program import RunState
 
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
@@ -114,10 +116,55 @@ def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
     """
     for path in reversed(list_checkpoints(folder)):
         if _damage(path) is None:
-            with safe_open(path / _STATE, framework="numpy") as file:
-                names = [name for name in file.keys() if name.startswith(_LEARNER_PREFIX)]  # noqa: SIM118
-                return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name)[index] for name in names}
+            return {name: values[index] for name, values in learner_arrays(path).items()}
     return None
+
+
+def whole_checkpoint(checkpoint: Path) -> bool:
+    """Whether all files of a checkpoint are there and as they were written."""
+    return _damage(checkpoint) is None
+
+
+def saved_step(checkpoint: Path) -> int:
+    """Environment steps at which a checkpoint was written, of the seed that had the fewest; -1 if it does not say."""
+    try:
+        return int(json.loads((checkpoint / _HOST).read_text())["last_save"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def checkpoint_at(folder: Path, step: int) -> Path:
+    """The checkpoint of a step: written at it, or the last one before it; 0 for the newest.
+
+    Raises:
+        UserError: there is none; names the steps that are saved.
+    """
+    if step < 0:
+        raise UserError(f"step: got {step}. Allowed: 0 (the newest) or more.")
+    steps = {path: saved_step(path) for path in list_checkpoints(folder) if _damage(path) is None}
+    if not steps:
+        raise UserError(f"{folder} has no whole checkpoint, so that no step can be loaded.")
+    fitting = [path for path, saved in steps.items() if step == 0 or saved <= step]
+    if not fitting:
+        shown = ", ".join(map(str, steps.values()))
+        raise UserError(
+            f"{folder} has no checkpoint at step {step} or before. Saved steps: {shown}. keep_checkpoints says how "
+            f"many are kept, save_model_interval how often they are written."
+        )
+    return fitting[-1]
+
+
+def learner_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
+    """What the learners of all seeds were at a checkpoint, [S, ...] by path; nothing else of it is read."""
+    with safe_open(checkpoint / _STATE, framework="numpy") as file:
+        names = [name for name in file.keys() if name.startswith(_LEARNER_PREFIX)]  # noqa: SIM118
+        return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name) for name in names}
+
+
+def state_counters(checkpoint: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of every seed, [S], and episodes, [], at a checkpoint."""
+    with safe_open(checkpoint / _STATE, framework="numpy") as file:
+        return file.get_tensor("t_env"), file.get_tensor("episodes")
 
 
 def _damage(path: Path) -> str | None:

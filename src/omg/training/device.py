@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 
 
-def prepare(use_cuda: bool, on_host: bool = False) -> bool:
+def prepare(use_cuda: bool, on_host: bool = False, use_cache: bool = True) -> bool:
     """Chooses the device and turns the persistent compilation cache on; returns whether a GPU is present.
 
     With `on_host` (games that are no JAX programs) a CPU runs compiled programs in the thread that calls them. JAX
@@ -17,12 +17,14 @@ def prepare(use_cuda: bool, on_host: bool = False) -> bool:
     setting when it first looks for devices.
 
     The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off. It keeps what took half a
-    second or longer to compile, unless JAX's own variable says otherwise.
+    second or longer to compile, unless JAX's own variable says otherwise. Without `use_cache` nothing is read from it
+    or written to it.
     """
     if on_host:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
     jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
+    jax.config.update("jax_enable_compilation_cache", use_cache)
     cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))
     if cache:
         jax.config.update("jax_compilation_cache_dir", str(Path(cache) / "compiled"))

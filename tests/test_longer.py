@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +109,7 @@ def test_every_saved_step_can_be_loaded(kept: Path):
                 np.testing.assert_array_equal(leaf, value)
     with pytest.raises(UserError, match=rf"no checkpoint at step 1 or before\. Saved steps: {steps[0]}, {steps[1]}, "):
         omg.load(kept, step=1)
-    with pytest.raises(UserError, match="no run folder|not a run folder"):
+    with pytest.raises(UserError, match="is not a run folder"):
         omg.load(kept / "agents" / "seed_1" / "last", step=3)
 
 
@@ -177,7 +178,7 @@ def test_evaluate_tests_and_stops(kept: Path, results: Path, capsys: pytest.Capt
     players = [[piece for piece in frame if piece[0] < 2] for frame in replay["frames"]]
     assert all(len(there) == 2 for there in players)
     # Nobody moves further than to a neighbouring cell.
-    for before, after in zip(players, players[1:], strict=False):
+    for before, after in pairwise(players):
         for (_, x, y, *_), (_, to_x, to_y, *_) in zip(before, after, strict=True):
             assert abs(x - to_x) + abs(y - to_y) in (0, 1)
 

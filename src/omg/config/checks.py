@@ -50,6 +50,11 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
         changes["test_nepisode"] = episodes
         notes.append(f"test_nepisode: {config.test_nepisode} -> {episodes}, a multiple of batch_size_run={games}.")
     config = _check_start(config, notes)
+    if config.debug:
+        notes.append(
+            "debug: every round is a chunk of its own, shown with all metrics and searched for NaN; the compilation "
+            "cache is not used."
+        )
     if config.learner in ("pr2_learner", *ON_POLICY) and config.action_selector == "softmax":
         config = change_config(config, action_selector="multinomial", epsilon_start=0.0, epsilon_finish=0.0)
         notes.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 import omg
 from omg import api
 from omg.cli import main
+from omg.config import change_config
 from omg.errors import UserError
 from omg.tracking import RunFolder
+from omg.tracking.extension import BEFORE_END, extend_run, keep_former_best
 from omg.training.checkpoint import learner_arrays, list_checkpoints, saved_step
 from processes import SAVE_OFTEN
 from stopping import shared_programs
@@ -72,6 +75,41 @@ def test_without_a_checkpoint_before_the_end_it_starts_anew(results: Path, whole
     assert main(["resume", str(short), f"t_max={LONG}"]) == 0
     assert "so it starts anew" in (short / "console.log").read_text()
     assert stored(short) == stored(whole)
+
+
+def test_a_best_agent_that_only_the_end_has_found_is_taken_back(kept: Path, tmp_path: Path):
+    folder = RunFolder(Path(shutil.copytree(kept, tmp_path / "run")))
+    before = weights(folder.agent(1, "best"))
+    keep_former_best(folder, 1)
+    shutil.copytree(folder.agent(1, "last"), folder.agent(1, "best"))
+    keep_former_best(folder, 1)  # The one that is kept aside is not overwritten by another of the end's.
+    config, note = extend_run(folder, "0.6k")
+    assert (config.t_max, folder.config()) == (600, config)
+    assert note.startswith("t_max: 500 -> 600; goes on from the last checkpoint before the old end")
+    assert not folder.agent(1, BEFORE_END).exists()
+    for name, value in weights(folder.agent(1, "best")).items():
+        np.testing.assert_array_equal(value, before[name])
+    card = json.loads((folder.agent(1, "best") / "agent.json").read_text())
+    assert card["config"]["t_max"] == 600
+    assert omg.load(folder.path).card.t_env < 500
+    steps = [saved_step(path) for path in list_checkpoints(folder.checkpoints)]
+    assert steps == [
+        step for step in (saved_step(path) for path in list_checkpoints(kept / "checkpoints")) if step < 500
+    ]
+
+
+def test_an_end_that_set_the_length_of_chunks_is_taken_back_to_the_start(kept: Path, tmp_path: Path):
+    folder = RunFolder(Path(shutil.copytree(kept, tmp_path / "run")))
+    folder.write_config(change_config(folder.config(), test_interval=900, log_interval=900))
+    assert "so it starts anew" in extend_run(folder, LONG)[1]
+    assert list_checkpoints(folder.checkpoints) == []
+
+
+def test_a_run_that_stopped_early_cannot_be_longer(kept: Path, tmp_path: Path):
+    folder = RunFolder(Path(shutil.copytree(kept, tmp_path / "run")))
+    folder.set_status("stopped")
+    with pytest.raises(UserError, match="was ended by its early_stop_value"):
+        extend_run(folder, LONG)
 
 
 @pytest.mark.parametrize(

@@ -184,3 +184,10 @@ def test_masks_after_the_softmax_are_those_of_pymarl():
     many = [jnp.broadcast_to(jnp.asarray(values[0]), (draws, 6)) for values in (logits, avail)]
     drawn = selectors.multinomial_late_mask(*many, jax.random.PRNGKey(0), epsilon)
     np.testing.assert_allclose(np.bincount(np.asarray(drawn), minlength=6) / draws, expected[0], atol=0.015)
+
+
+def test_commands_that_make_several_runs_say_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["pretrain", str(tmp_path), "hidden_dim=8"]) == 2
+    assert "hidden_dim=8: Two keys here." in capsys.readouterr().err
+    assert main(["pipeline", "quick", "train.hidden_dim=8", "train.t_max=soon", "-o", str(tmp_path / "out")]) == 2
+    assert "train.hidden_dim=8: Two keys here." in capsys.readouterr().err

@@ -105,6 +105,15 @@ def read_words(
     return CommandLine(config_name or line.config, env_config or line.env_config, line.overrides, line.print_config)
 
 
+def say_old_words(line: CommandLine) -> None:
+    """Says what becomes of old words, in commands that make several runs of them."""
+    from omg.config.old_words import old_word_notes
+    from omg.config.overrides import assignments
+
+    for note in old_word_notes(assignments(line.overrides)):
+        Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(note)
+
+
 def print_config(resolved: Resolved) -> None:
     """Every key of a configuration with its value, where that comes from, and what it means."""
     from omg.config.layers import leaves

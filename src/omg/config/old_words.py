@@ -114,6 +114,21 @@ def translate_old_words(given: Settings) -> Translation:
     return Translation(settings, tuple(notes), tuple(pending))
 
 
+def old_word_notes(given: Settings) -> list[str]:
+    """One sentence for each old word that will be translated, for commands that make several configurations of them.
+
+    Args:
+        given: dotted key -> value; the parts before a word name where it goes (`train.hidden_dim`).
+    """
+    notes = []
+    for key, value in given.items():
+        parts = key.split(".")
+        found = (_find(".".join(parts[first:]), value) for first in range(len(parts)))
+        old = next((one for one in found if one is not None), None)
+        notes += [] if old is None or old.fate == "refused" else [f"{key}={value}: {old.here}"]
+    return notes
+
+
 def _apart(given: Settings) -> Settings:
     """Options of the game that are old words stand apart from the others, also where `env_args` is one mapping."""
     options = given.get("env_args")

@@ -64,7 +64,7 @@ def run_all(folder: Path) -> int:
         for program in (["main.py"], ["-c", omg, "train"]):
             words = words_of(command, folder, pool)
             done = subprocess.run([sys.executable, *program, *words], cwd=ROOT, capture_output=True, text=True)
-            last = (done.stdout + done.stderr).strip().splitlines()[-1]
+            last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
             print(f"{done.returncode}  {program[0]}  {command}\n   {last}", flush=True)
             failed += done.returncode != 0
     return failed

@@ -194,12 +194,12 @@ class Trainer:
         if found is None:
             self.reporter.rewind(0)
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
+            progress = Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
             state = take_over(program.init(seeds), self.config, program.spec)
-            reached = int(state.t_env.min())
             if self.config.checkpoint_path is not None:
+                progress.last_log = progress.last_save = reached = int(state.t_env.min())
                 self.reporter.say(f"{self.config.checkpoint_path}: its learner goes on from t_env {reached:,}")
-            tested_at = [-1] * len(self.seeds)
-            return state, Progress(last_log=reached, last_save=reached, tested_at=tested_at, newest_test=nothing)
+            return state, progress
         state, host = found
         progress = Progress(**host)
         self.reporter.rewind(progress.record)

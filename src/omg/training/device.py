@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 
 def prepare(use_cuda: bool, on_host: bool = False, use_cache: bool = True) -> bool:
@@ -24,7 +25,9 @@ def prepare(use_cuda: bool, on_host: bool = False, use_cache: bool = True) -> bo
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
     jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
-    jax.config.update("jax_enable_compilation_cache", use_cache)
+    if jax.config.jax_enable_compilation_cache != use_cache:  # type: ignore[attr-defined]
+        jax.config.update("jax_enable_compilation_cache", use_cache)
+        compilation_cache.reset_cache()  # JAX asks once per process whether there is one.
     cache = os.environ.get("OMG_CACHE", str(Path.home() / ".cache" / "omg"))
     if cache:
         jax.config.update("jax_compilation_cache_dir", str(Path(cache) / "compiled"))

@@ -82,7 +82,7 @@ class Program:
         self.config = config
         self.env: Env = make_env(config.env, **config.env_args)
         self.spec = self.env.spec
-        self.play = RUNNERS[config.runner].play
+        self.play_episodes = RUNNERS[config.runner].play
         self.team = build_team(config, self.env) if team is None else team
         self.partners = 0 if self.team is None else self.team.squad.size
         draw = None if self.team is None else self.team.draw
@@ -223,7 +223,7 @@ class Program:
         self, learner: Any, storage: Any, key: Array, t_env: Array, *, episodes: Array, stored: Array, squad: Any
     ) -> tuple[Any, Any, Array, Array, IterationLog]:
         """One seed: play `batch_size_run` episodes, store them, update. The counters include these episodes."""
-        rollout = self.play(
+        rollout = self.play_episodes(
             self.env,
             self._play_with(self.learner.policy(learner), squad),
             self._split(key)[1],
@@ -343,7 +343,7 @@ class Program:
         self, player: Any, squad: Any, key: Array, *, record: bool, show: Callable[[Any], Any] | None = None
     ) -> Rollout:
         """Test episodes of one seed; the same games whoever plays them."""
-        return self.play(
+        return self.play_episodes(
             self.env,
             self._play_with(None if self.learner_watches else player, squad),
             jax.random.fold_in(key, TEST_STREAM),

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from omg.config.layers import algorithm_names, resolve, summary
+from omg.config.old_word_table import OLD_WORDS
 from omg.config.schema import SECTIONS
 from omg.config.sections import NAMES
 from omg.config.values import describe_field
@@ -54,6 +55,16 @@ def keys() -> str:
         ]
         heading = f"### {title}\n\n{section.__doc__}\n"
         parts.append(f"{heading}\n{_table(('key', 'default', 'allowed', 'meaning'), rows)}")
+    return "\n".join(parts)
+
+
+def old_words() -> str:
+    """What becomes of the words of older code bases, one table per fate."""
+    parts = []
+    for fate in ("works", "translated", "refused"):
+        rows = [(_code(old.word), old.origin, old.meant, old.here) for old in OLD_WORDS.values() if old.fate == fate]
+        columns = ("word", "of", "what it did", "here")
+        parts.append(f"### {fate.capitalize()}\n\n{_table(columns, rows)}")
     return "\n".join(parts)
 
 
@@ -128,6 +139,7 @@ def _damage(unit: UnitType) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "keys": keys,
     "algorithms": algorithms,
+    "old-words": old_words,
     "maps": maps,
     "units": units,
     **{f"options-{env}": lambda env=env: options(env) for env in ENVS},  # type: ignore[misc]

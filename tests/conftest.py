@@ -14,8 +14,8 @@ import pytest
 SLOWEST = (
     *("test_registries", "test_pipeline", "test_hop_plus_training", "test_team_training", "test_hop_training"),
     *("test_social_training", "test_battle_physics", "test_q_learner", "test_evaluation", "test_policy_training"),
-    *("test_training", "test_ppo", "test_host_training", "test_resume", "test_team", "test_scripted"),
-    *("test_hop_plus_learner", "test_env_contract", "test_versus", "test_omg_learner", "test_jaxmarl"),
+    *("test_training", "test_ppo", "test_host_training", "test_longer", "test_resume", "test_old_words", "test_team"),
+    *("test_scripted", "test_hop_plus_learner", "test_env_contract", "test_versus", "test_omg_learner", "test_jaxmarl"),
     *("test_pipeline_at_once", "test_runs_at_once", "test_examples", "test_hop_player", "test_toy_tables"),
     *("test_planning_search", "test_signalled_processes", "test_signals", "test_surroundings", "test_disk_faults"),
 )

@@ -319,7 +319,7 @@ def test_resume_evaluate_and_bench_call_the_api(
     assert main(["bench", "--seconds=0.5", "map_name=3m", "env_args.step_mul=4"]) == 0
     assert [call[0] for call in api.calls] == ["resume", "evaluate", "bench"]
     assert api.calls[0][1] == (Path("results/a"),)
-    played = {"episodes": 5, "seed": 2, "greedy": False, "obs_adapter": "none", "say": print_lines}
+    played = {"episodes": 5, "seed": 2, "greedy": False, "step": None, "obs_adapter": "none", "say": print_lines}
     assert api.calls[1][1:] == ((Path("results/a"),), played)
     assert api.calls[2][2] == {"seconds": 0.5, "env": "sc2", "env_args": {"map_name": "3m", "step_mul": 4}}
     assert table.read_text() == "metric,mean,episodes\nreturn,0.25,5\nbattle_won,0.5,5\n"

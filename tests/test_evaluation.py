@@ -325,6 +325,7 @@ def test_evaluate_prints_scores_differences_and_a_table(
         "episodes": EPISODES,
         "seed": 0,
         "which": "last",
+        "step": None,
         "say": asked["say"],
     }
     with file.open() as lines:

@@ -11,14 +11,17 @@ import pytest
 from omg.components import SELECTORS
 from omg.components.replay import FLOAT_TYPES
 from omg.config import adjust, algorithm_names, playable_games, resolve
+from omg.config.runner_rules import RUNNER_RULES, RunnerRules
 from omg.config.sections import NAMES
 from omg.controllers import CONTROLLERS, MANNERS
 from omg.envs import ENVS
+from omg.errors import UserError
 from omg.learners import LEARNERS
 from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
 from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
 from omg.pools import SETS
+from omg.runners import RUNNERS, RunnerKind, play_episodes, register_runner
 from omg.tracking import TRACKERS
 from omg.training.program import Program
 
@@ -34,10 +37,11 @@ def test_words_of_the_configuration_are_the_keys_of_the_registries():
         ("team_draw", MANNERS),
         ("pool_set", SETS),
         ("tracker", TRACKERS),
+        ("runner", RUNNERS),
     ):
         assert set(NAMES[key]) == set(registry), key
-    # Selectors that only imported agents use cannot be trained with.
-    assert set(NAMES["action_selector"]) <= set(SELECTORS)
+    # COMA's other selector is chosen by mask_before_softmax.
+    assert {*NAMES["action_selector"], "multinomial_late_mask"} == set(SELECTORS)
 
 
 OWN_GAMES = [name for name, entry in ENVS.items() if not entry.foreign]
@@ -91,3 +95,30 @@ def test_every_algorithm_and_every_game_runs(algorithm: str, env: str):
     assert tests.returns.shape == (2, config.test_nepisode)
     assert bool(examined) == program.learner.examines
     assert all((metric.shape, metric.dtype) == ((2,), jnp.float32) for metric in examined.values())
+
+
+def test_a_fourth_runner_can_be_added_from_outside(monkeypatch: pytest.MonkeyPatch):
+    for table in (RUNNERS, RUNNER_RULES):
+        # Set and deleted, so that it is gone again after the test.
+        monkeypatch.setitem(table, "noted", None)
+        monkeypatch.delitem(table, "noted")
+    games: list[int] = []
+
+    def play(env: Any, policy: Any, key: Any, num_envs: int, epsilon: Any, **options: Any) -> Any:
+        games.append(num_envs)
+        return play_episodes(env, policy, key, num_envs, epsilon, **options)
+
+    settings = {"runner": "noted", "batch_size_run": 3, "test_nepisode": 7, "env_args.episode_limit": 8}
+    with pytest.raises(UserError, match=r"Unknown runner 'noted'\. Allowed: episode, parallel, vector"):
+        resolve("iql", "toy_grid", settings)
+    register_runner("noted", RunnerKind("notes how many games it plays", RunnerRules(), play=play))
+    config, notes = adjust(resolve("iql", "toy_grid", settings).config, has_gpu=True)
+    assert notes == ["test_nepisode: 7 -> 6, a multiple of batch_size_run=3."]
+    program = Program(config)
+    state = jax.eval_shape(program.init, jnp.array([1], jnp.uint32))
+    jax.eval_shape(program.chunk, state)
+    assert set(games) == {3}
+    jax.eval_shape(program.test, state)
+    assert set(games) == {3, 6}
+    with pytest.raises(UserError, match="there is a runner 'noted' already"):
+        register_runner("noted", RunnerKind("again", RunnerRules()))

@@ -329,7 +329,9 @@ def test_what_cannot_be_resumed(results: Path, half_done: Path, tmp_path: Path, 
 
     finished = Path(shutil.copytree(half_done, tmp_path / "finished"))
     RunFolder(finished).set_status("finished")
-    assert refused(finished) == f"error: {finished}: this run is already finished.\n"
+    assert refused(finished) == (
+        f"error: {finished}: this run is already finished. `omg resume {finished} t_max=N` makes it longer.\n"
+    )
 
     busy = Path(shutil.copytree(half_done, tmp_path / "busy"))
     before = (busy / "metrics.csv").read_bytes()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from rich.console import Console
 
 from omg.config import Config, adjust, check_stored, resolve
+from omg.config.old_words import is_old_key
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import adapt
@@ -20,15 +23,18 @@ from omg.errors import UserError, disk_fault
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
+from omg.report.replays import REPLAYS, check_replays, write_replays
 from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers
+from omg.tracking.extension import extend_run, keep_former_best
 from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
-from omg.training.loop import Trainer
+from omg.training.loop import BEST_AT_END, Trainer
 from omg.training.memory import check_memory
 from omg.training.obs_adapter import save_maps
 from omg.training.program import Program
+from omg.training.saved import agent_at, continued
 
 __all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
 
@@ -79,31 +85,46 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`). An option
             that is also a configuration key goes into `env_args`: `env_args={"obs_last_action": True}`.
     """
-    overrides = {key: value for key, value in settings.items() if key in Config.model_fields}
+    overrides = {key: value for key, value in settings.items() if key in Config.model_fields or is_old_key(key)}
     game = resolve(None, env).config.env
-    options = {key: value for key, value in settings.items() if key not in Config.model_fields}
+    options = {key: value for key, value in settings.items() if key not in overrides}
     for key in options:
         if key not in ENVS[game].args.model_fields:
             raise unknown_key(key, game)
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
-    return train_config(resolve(config, env, overrides).config, quiet=quiet)
+    resolved = resolve(config, env, overrides)
+    return train_config(resolved.config, notes=resolved.notes, quiet=quiet)
 
 
-def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
-    """Trains a resolved configuration; the game that it names is the caller's own word (`omg.envs.trust`)."""
+def train_config(
+    config: Config, *, notes: Sequence[str] = (), console: Console | None = None, quiet: bool = False
+) -> Run:
+    """Trains a resolved configuration; the game that it names is the caller's own word (`omg.envs.trust`).
+
+    Args:
+        config: what to train.
+        notes: said first (those of `config.resolve`).
+        console: where progress is shown.
+        quiet: no output on the screen.
+    """
     vouch(config.env_args)
     check_trackers(config)
-    has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args))
-    config, notes = adjust(config, has_gpu)
+    has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args), use_cache=not config.debug)
+    config, adjusted = adjust(config, has_gpu)
     program = build_program(config)  # Refuses what does not fit before there is a folder.
     check_memory(program)
+    check_replays(config, program)
+    if config.checkpoint_path is not None:
+        seeds = jnp.arange(config.seed, config.seed + config.seeds, dtype=jnp.uint32)
+        continued(config, program.spec, jax.eval_shape(program.init, seeds).learner)
     folder = RunFolder.create(config, program.spec)
-    return _run(folder, program, notes, console, quiet)
+    return _run(folder, program, [*notes, *adjusted], console, quiet)
 
 
 def resume(
     folder: str | Path,
     *,
+    t_max: int | str | None = None,
     config: Config | None = None,
     console: Console | None = None,
     quiet: bool = False,
@@ -113,17 +134,19 @@ def resume(
 
     Args:
         folder: of the run.
+        t_max: a later end. The run is then the same as one that had it from the start: see `tracking.extension`.
         config: what the caller began the run with; only the paths of other folders may differ from what it stored.
             Left out, the stored configuration counts, as far as a file's word does (`omg.envs.trust`).
-        console: where to print.
+        console: where progress is shown.
         quiet: no output on the screen.
         trust: the stored configuration counts whatever it asks for.
     """
     with trusting(trust):
         opened = RunFolder.open(Path(folder))
         stored = opened.config()
-        if opened.status() in ("finished", "stopped"):
-            raise UserError(f"{folder}: this run is already {opened.status()}.")
+        if t_max is None and opened.status() in ("finished", "stopped"):
+            hint = f" `omg resume {folder} t_max=N` makes it longer." if opened.status() == "finished" else ""
+            raise UserError(f"{folder}: this run is already {opened.status()}.{hint}")
         if config is None:
             check_stored(opened.config_file, stored)
         else:
@@ -131,10 +154,14 @@ def resume(
             _check_same(opened, stored, config)
         chosen = stored if config is None else config
         check_trackers(chosen)
-        prepare(chosen.use_cuda, plays_on_host(chosen.env, chosen.env_args))
+        notes = []
+        if t_max is not None:
+            chosen, note = extend_run(opened, t_max)
+            notes.append(note)
+        prepare(chosen.use_cuda, plays_on_host(chosen.env, chosen.env_args), use_cache=not chosen.debug)
         program = build_program(chosen)
         check_memory(program)
-        return _run(opened, program, [], console, quiet, own_word=config is not None)
+        return _run(opened, program, notes, console, quiet, own_word=config is not None)
 
 
 _ELSEWHERE = ("use_cuda", "local_results_path", "init_param_path", "prior_path", "init_from")
@@ -166,6 +193,9 @@ def _run(
     beside_pool = own_word or is_trusted()
 
     def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
+        if which == BEST_AT_END:
+            keep_former_best(folder, seed)
+            which = "best"
         path = folder.agent(seed, which)
         player = program.learner.tested(learner_state)
         if program.learner_watches:
@@ -208,6 +238,10 @@ def _run(
                 folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
         t_env = int(outcome.state.t_env.numpy().min())
+        if outcome.status != "interrupted" and config.save_replay and not plays_on_host(config.env, config.env_args):
+            reporter.step("recording")
+            pages = write_replays(folder.path / REPLAYS, program, outcome.state)
+            reporter.say(f"replays: {len(pages)} pages in {folder.path / REPLAYS}")
         folder.set_status(outcome.status, t_env=t_env)
         if program.learner_watches and not beside_pool:
             reporter.say(
@@ -247,26 +281,40 @@ def _keep_prior(
 
 
 def load(
-    path: str | Path, *, obs_adapter: str = "none", say: Callable[[str], None] = print, trust: bool = False
+    path: str | Path,
+    *,
+    step: int | None = None,
+    obs_adapter: str = "none",
+    say: Callable[[str], None] = print,
+    trust: bool = False,
 ) -> Agent:
     """Loads the best agent of a run folder, or any agent folder.
 
     Args:
-        path: the folder.
+        path: a run or an agent.
+        step: of a run: the agent of its first seed at that saved step, or at the last one before it; 0: the newest.
         obs_adapter: `learn` lets an agent that was trained with `obs_is_state` play without the state: a linear map
             estimates it from observations. It is fitted in games of the agent and kept in its folder.
         say: told how good the map is, in one line.
         trust: open the game that it names even if it is of an unknown package, whose code then runs.
 
     Raises:
-        UserError: there is no such agent, or nothing to adapt.
+        UserError: there is no such agent or step (names the steps that are saved), or nothing to adapt.
     """
     prepare(use_cuda=True)
     with trusting(trust):
-        agent = load_adapted(path, obs_adapter, say)
+        agent = _load(path, step, obs_adapter, say)
     if obs_adapter == "learn":
         check_adapted([agent])
     return agent
+
+
+def _load(path: str | Path, step: int | None, obs_adapter: str, say: Callable[[str], None]) -> Agent:
+    if step is None:
+        return load_adapted(path, obs_adapter, say)
+    if obs_adapter != "none":
+        raise UserError("obs_adapter: is fitted for agents that were saved, not for those of a step. Leave step out.")
+    return agent_at(Path(path), step)
 
 
 def evaluate(
@@ -278,6 +326,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
+    step: int | None = None,
     obs_adapter: str = "none",
     say: Callable[[str], None] = print,
     trust: bool = False,
@@ -292,6 +341,7 @@ def evaluate(
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
+        step: of a run: its agent at that saved step, as for `load`.
         obs_adapter: `learn` lets everybody who was trained with `obs_is_state` play from observations; see `load`.
         say: told how good the maps are.
         trust: open the game that the folders name even if it is of an unknown package, whose code then runs.
@@ -311,7 +361,7 @@ def evaluate(
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
     with trusting(trust):
-        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy, obs_adapter, say)
+        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy, step, obs_adapter, say)
 
 
 def _evaluate(
@@ -322,13 +372,16 @@ def _evaluate(
     episodes: int | None,
     seed: int,
     greedy: bool,
+    step: int | None,
     obs_adapter: str,
     say: Callable[[str], None],
 ) -> Table:
     prepare(use_cuda=True)
     if isinstance(agent, Agent) and agent.config.obs_is_state and obs_adapter == "learn":
         raise UserError("obs_adapter: give the agent's folder, or load it with omg.load(path, obs_adapter='learn').")
-    player = agent if isinstance(agent, Agent) else load_adapted(agent, obs_adapter, say)
+    if step is not None and isinstance(agent, Agent):
+        raise UserError(f"step: got {step}, but the agent is loaded already. Give omg.load(RUN, step={step}).")
+    player = agent if isinstance(agent, Agent) else _load(agent, step, obs_adapter, say)
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:
         if obs_adapter == "learn":

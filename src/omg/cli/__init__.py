@@ -57,7 +57,7 @@ app = typer.Typer(
 )
 for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
-    (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00", False),
+    (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 t_max=4M", True),
     (runs.evaluate, "omg evaluate results/iql results/omg --pool POOL --group 7_homologue --csv scores.csv", False),
     (adapt.adapt, "omg adapt results/hop results/ppo --pool POOL --players nearest_stag,random --episodes 64", True),
     (experiments.crossplay, "omg crossplay POOL --set heldout --output results/crossplay", False),

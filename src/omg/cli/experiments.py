@@ -11,7 +11,7 @@ from rich.console import Console
 
 from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED, PartsOption, share_gpu
-from omg.cli.lists import TrustOption, read_words
+from omg.cli.lists import TrustOption, read_words, say_old_words
 from omg.cli.tables import print_lines, print_table, progress, with_interval
 from omg.errors import UserError
 
@@ -57,6 +57,7 @@ def pipeline(
     if "=" in name or name == "with":
         raise UserError(f"NAME: got '{name}'; the preset or file comes first, then the settings.")
     line = read_words(None, None, context.args)
+    say_old_words(line)
     for option, given in (("--config", line.config), ("--env-config", line.env_config)):
         if given is not None:
             raise UserError(f"{option}: got '{given}', but a pipeline names its game and agents in its file.")

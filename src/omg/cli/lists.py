@@ -92,10 +92,12 @@ def config(
     from omg.config.layers import resolve
     from omg.config.values import write_yaml
 
-    line = read_words(config, env_config, context.args)
+    line = read_words(config, env_config, context.args, prints=True)
     resolved = resolve(line.config, line.env_config, line.overrides, open_games="built-in")
+    for note in resolved.notes:
+        Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(note)
     if not yaml:
-        _print_config(resolved)
+        print_config(resolved)
         return
     values: dict[str, Any] = resolved.config.model_dump()
     if resolved.team:
@@ -108,17 +110,35 @@ def config(
     Console(soft_wrap=True, highlight=False, markup=False).print(text, end="")
 
 
-def read_words(config_name: str | None, env_config: str | None, words: list[str]) -> CommandLine:
-    """What a command line asks for: its two options, which Typer has read, and all other words."""
+def read_words(
+    config_name: str | None, env_config: str | None, words: list[str], *, prints: bool = False
+) -> CommandLine:
+    """What a command line asks for: its two options, which Typer has read, and all other words.
+
+    With `prints` the command knows what to do with Sacred's `print_config`; it is refused elsewhere.
+    """
     from omg.config.overrides import CommandLine, assignments, nested, translate
     from omg.envs.trust import vouch
+    from omg.errors import UserError
 
     line = translate(words)
+    if line.print_config and not prints:
+        raise UserError("print_config: is for omg train. `omg config` shows a configuration, too.")
     vouch(nested(assignments(line.overrides)).get("env_args"))
-    return CommandLine(config_name or line.config, env_config or line.env_config, line.overrides)
+    return CommandLine(config_name or line.config, env_config or line.env_config, line.overrides, line.print_config)
 
 
-def _print_config(resolved: Resolved) -> None:
+def say_old_words(line: CommandLine) -> None:
+    """Says what becomes of old words, in commands that make several runs of them."""
+    from omg.config.old_words import old_word_notes
+    from omg.config.overrides import assignments
+
+    for note in old_word_notes(assignments(line.overrides)):
+        Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(note)
+
+
+def print_config(resolved: Resolved) -> None:
+    """Every key of a configuration with its value, where that comes from, and what it means."""
     from omg.config.layers import leaves
     from omg.config.schema import SECTIONS
     from omg.envs import ENVS

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.jobs import MOST_EPISODES, JobsOption, share_gpu
-from omg.cli.lists import EnvConfigOption, TrustOption, read_words
+from omg.cli.lists import EnvConfigOption, TrustOption, read_words, say_old_words
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
 
@@ -66,6 +66,7 @@ def train(
     if "=" in pool.name or pool.name == "with":
         raise UserError(f"POOL: got '{pool}'; the folder of the pool comes first, then the settings.")
     line = read_words(None, env_config, context.args)
+    say_old_words(line)
     if line.config is not None:
         raise UserError(
             f"--config: got '{line.config}', but a pool's algorithms are named by --training and --heldout."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from omg.cli.lists import TrustOption, read_words
+from omg.cli.lists import TrustOption, read_words, say_old_words
 from omg.cli.runs import final_tests
 from omg.cli.tables import print_lines, print_table, shown
 from omg.errors import UserError
@@ -40,6 +40,7 @@ def pretrain(
     if "=" in pool.name or pool.name == "with":
         raise UserError(f"POOL: got '{pool}'; the folder of the pool comes first, then the settings.")
     line = read_words(None, None, context.args)
+    say_old_words(line)
     for option, given in (("--config", line.config), ("--env-config", line.env_config)):
         if given is not None:
             raise UserError(f"{option}: got '{given}', but a prior has no algorithm and its game is the pool's.")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
-from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, read_words
+from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, print_config, read_words
 from omg.cli.tables import Row, print_lines, print_rows, print_table, progress, with_interval
 from omg.errors import UserError
 from omg.stopping import exit_code
@@ -30,27 +30,55 @@ def train(
     """Train an algorithm in a game.
 
     Every further word sets a key of the configuration: key=value or --key=value, dots for nesting, in any order, with
-    or without PyMARL's word `with`. `omg config` lists the keys.
+    or without PyMARL's word `with`; --key alone means key=True. `omg config` lists the keys. PyMARL's and Sacred's
+    words are known: docs/coming-from-pymarl.md.
+
+    --debug: every round of play is a chunk of its own, all networks are searched for NaN after it, every round and all
+    metrics are shown and written to console.log, and the compilation cache is neither read nor written. Sizes stay.
     """
     from omg.config.layers import algorithm_names, resolve
 
-    line = read_words(config, env_config, context.args)
+    line = read_words(config, env_config, context.args, prints=True)
     if line.config is None:
         raise UserError(f"config: missing. Write --config=ALG with one of: {', '.join(algorithm_names())}.")
-    settings = resolve(line.config, line.env_config, line.overrides).config
+    resolved = resolve(line.config, line.env_config, line.overrides)
+    if line.print_config:
+        print_config(resolved)
+    if line.print_config == "only":
+        return
 
     from omg import api
 
-    _print_run(api.train_config(settings, console=Console(), quiet=quiet))
+    _print_run(api.train_config(resolved.config, notes=resolved.notes, console=Console(), quiet=quiet))
 
 
 def resume(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")], trust: TrustOption = False
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")],
+    trust: TrustOption = False,
 ) -> None:
-    """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
+    """Continue a run from its newest checkpoint, exactly as if it had never stopped.
+
+    t_max=N gives it a later end: the result is that of a run which had it from the start. Nothing else can change.
+    """
+    t_max = _new_end(context.args)
+
     from omg import api
 
-    _print_run(api.resume(run, console=Console()))
+    _print_run(api.resume(run, t_max=t_max, console=Console()))
+
+
+def _new_end(words: list[str]) -> Any:
+    """The only setting that a run may be resumed with."""
+    from omg.config.overrides import assignments
+
+    line = read_words(None, None, words)
+    given = assignments(line.overrides)
+    given |= {key: value for key, value in (("config", line.config), ("env_config", line.env_config)) if value}
+    for key in given:
+        if key != "t_max":
+            raise UserError(f"{key}: cannot change when a run goes on; it would be another run. Allowed: t_max.")
+    return given.get("t_max")
 
 
 def evaluate(
@@ -69,6 +97,9 @@ def evaluate(
     which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed that meets the pool.")] = "last",
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
+    step: Annotated[
+        int | None, typer.Option(min=0, help="Agents at this saved step, or the last before it; 0: the newest.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table here.")] = None,
     obs_adapter: Annotated[
         str,
@@ -87,11 +118,13 @@ def evaluate(
         for option, given in (("--group", group), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
-        table = _evaluate_alone(runs, episodes, seed, greedy, obs_adapter)
+        table = _evaluate_alone(runs, episodes, seed, greedy, step, obs_adapter)
     else:
         if not greedy:
             raise UserError("--explore: with --pool agents play their best actions.")
-        table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric, obs_adapter)
+        table = _evaluate_with_pool(
+            runs, pool, set_name, group, episodes or 100, seed, which, metric, step, obs_adapter
+        )
     if csv is not None:
         try:
             table.write_csv(csv)
@@ -99,13 +132,17 @@ def evaluate(
             raise UserError(f"--csv: cannot write '{csv}' ({error.strerror}).") from None
 
 
-def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool, obs_adapter: str) -> Table:
+def _evaluate_alone(
+    runs: list[Path], episodes: int | None, seed: int, greedy: bool, step: int | None, obs_adapter: str
+) -> Table:
     from omg import api
     from omg.tracking import Table
 
     found: list[dict[str, Any]] = []
     for run in runs:
-        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy, obs_adapter=obs_adapter, say=print_lines)
+        table = api.evaluate(
+            run, episodes=episodes, seed=seed, greedy=greedy, step=step, obs_adapter=obs_adapter, say=print_lines
+        )
         print_rows(f"{run}: {table[0]['episodes']} episodes", table)
         found += [{"run": str(run), **row} if len(runs) > 1 else row for row in table]
     return Table(found)
@@ -120,6 +157,7 @@ def _evaluate_with_pool(
     seed: int,
     which: str,
     metric: str | None,
+    step: int | None,
     obs_adapter: str,
 ) -> Table:
     from omg.errors import unknown_name
@@ -129,6 +167,8 @@ def _evaluate_with_pool(
 
     if which not in ("last", "best"):
         raise unknown_name("agent (--which)", which, ("last", "best"))
+    if which == "best" and step is not None:
+        raise UserError(f"--which: got best, but --step {step} names the agents. Leave one of them out.")
     opened = Pool.open(pool)
     opened.members(set_name)
     known = group_names(opened.spec.n_agents)
@@ -145,6 +185,7 @@ def _evaluate_with_pool(
             episodes=episodes,
             seed=seed,
             which=which,
+            step=step,
             say=say,
             obs_adapter=obs_adapter,
             note=print_lines,

@@ -36,6 +36,7 @@ __all__ = [
     "loss_mask",
     "masked_mean",
     "replay",
+    "selector_name",
     "take_seats",
     "truncate",
     "view_mask",
@@ -47,8 +48,16 @@ Schedule = Callable[[Number, float, float, int], Array]
 SELECTORS: dict[str, Selector] = {
     "epsilon_greedy": selectors.epsilon_greedy,
     "multinomial": selectors.multinomial,
+    "multinomial_late_mask": selectors.multinomial_late_mask,
     "softmax": selectors.softmax,
 }
+
+
+def selector_name(action_selector: str, mask_before_softmax: bool) -> str:
+    """The key of `SELECTORS` that two keys of the configuration mean."""
+    late = action_selector == "multinomial" and not mask_before_softmax
+    return "multinomial_late_mask" if late else action_selector
+
 
 SCHEDULES: dict[str, Schedule] = {
     "linear": schedules.linear,

@@ -32,6 +32,12 @@ class Count:
         high, low = divmod(value, _WORD)
         return Count(jnp.full(shape, high, jnp.uint32), jnp.full(shape, low, jnp.uint32))
 
+    @staticmethod
+    def from_numpy(values: np.ndarray) -> Count:
+        """What `numpy` gives, of its shape."""
+        high, low = np.divmod(np.asarray(values, np.int64), _WORD)
+        return Count(jnp.asarray(high, jnp.uint32), jnp.asarray(low, jnp.uint32))
+
     def plus(self, number: Array) -> Count:
         """The sum with a whole number of 0 to 2^31 - 1 of the same shape."""
         low = self.low + jnp.asarray(number).astype(jnp.uint32)

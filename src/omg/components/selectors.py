@@ -35,6 +35,17 @@ def epsilon_greedy(values: Array, avail: Array, key: Array, epsilon: Array | flo
     return jnp.where(uniform < epsilon, explored, greedy(values, avail))
 
 
+def multinomial_late_mask(values: Array, avail: Array, key: Array, epsilon: Array | float) -> Array:
+    """`multinomial` as PyMARL has it without `mask_before_softmax`: softmax and floor are over all actions.
+
+    Only then illegal ones are left out. Arguments and result as in `multinomial`.
+    """
+    weight = jnp.asarray(epsilon, jnp.float32)[..., None]
+    mixed = (1.0 - weight) * jax.nn.softmax(values, axis=-1) + weight / avail.shape[-1]
+    # Of legal actions alone the weights may be tiny; `_draw` needs only their shares.
+    return _draw(jnp.where(avail, mixed, 0.0), _uniform(key, avail))
+
+
 def multinomial(values: Array, avail: Array, key: Array, epsilon: Array | float) -> Array:
     """Samples from the softmax of legal logits mixed with a uniform floor: `(1 - epsilon) p + epsilon / legal`.
 
@@ -53,19 +64,30 @@ def multinomial(values: Array, avail: Array, key: Array, epsilon: Array | float)
     return _draw((1.0 - weight) * legal_softmax(values, avail) + weight * floor, _uniform(key, avail))
 
 
-def multinomial_log_probabilities(values: Array, avail: Array, epsilon: Array | float) -> Array:
+def multinomial_log_probabilities(
+    values: Array, avail: Array, epsilon: Array | float, *, late_mask: bool = False
+) -> Array:
     """Logarithms of the probabilities that `multinomial` draws with; finite, so that gradients pass through them.
 
     Args:
         values: [..., U] logits.
         avail: [..., U] bool.
         epsilon: Scalar, or broadcastable to [...]; weight of the uniform floor, with 0 there is none.
+        late_mask: Those of `multinomial_late_mask` instead.
 
     Returns:
         [..., U]; `ILLEGAL_LOG_PROBABILITY` for illegal actions.
     """
-    log_softmax = jax.nn.log_softmax(jnp.where(avail, values, ILLEGAL_LOG_PROBABILITY), axis=-1)
     weight = jnp.asarray(epsilon, jnp.float32)[..., None]
+    if late_mask:
+        floor = jnp.log(weight) - jnp.log(float(avail.shape[-1]))
+        mixed = jnp.logaddexp(jnp.log1p(-weight) + jax.nn.log_softmax(values, axis=-1), floor)
+        return jnp.where(
+            avail,
+            jax.nn.log_softmax(jnp.where(avail, mixed, ILLEGAL_LOG_PROBABILITY), axis=-1),
+            ILLEGAL_LOG_PROBABILITY,
+        )
+    log_softmax = jax.nn.log_softmax(jnp.where(avail, values, ILLEGAL_LOG_PROBABILITY), axis=-1)
     legal = jnp.maximum(avail.sum(axis=-1, keepdims=True, dtype=jnp.float32), 1.0)
     # A weight of 0 or 1 makes one of the two terms minus infinity, which `logaddexp` leaves out of value and gradient.
     mixed = jnp.logaddexp(jnp.log1p(-weight) + log_softmax, jnp.log(weight) - jnp.log(legal))

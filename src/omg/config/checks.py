@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from omg.config.runner_rules import RUNNER_RULES
 from omg.config.schema import Config, change_config
 from omg.config.sections import ON_POLICY, PLANNERS, SUBGOAL_LEARNERS
 from omg.envs import ENVS, check_stored_game, plays_on_host
@@ -33,17 +34,33 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
         changes["use_cuda"] = False
         notes.append("use_cuda: no GPU found, running on the CPU.")
     games = config.batch_size_run
-    if config.runner == "vector" and plays_on_host(config.env, config.env_args):
+    if RUNNER_RULES[config.runner].compiled_only and plays_on_host(config.env, config.env_args):
+        notes.append(
+            f"runner: {config.runner} -> parallel, as {config.env} is no JAX program and plays in worker processes."
+        )
         config = change_config(config, runner="parallel")
-        notes.append(f"runner: vector -> parallel, as {config.env} is no JAX program and plays in worker processes.")
-    if config.runner == "episode" and games != 1:
+    rules = RUNNER_RULES[config.runner]
+    if rules.one_game and games != 1:
         games = changes["batch_size_run"] = 1
-        notes.append(f"batch_size_run: {config.batch_size_run} -> 1, as runner=episode plays one game at a time.")
-    if config.runner != "vector" and config.test_nepisode % games:
+        notes.append(
+            f"batch_size_run: {config.batch_size_run} -> 1, as runner={config.runner} plays one game at a time."
+        )
+    if rules.tests_in_rounds and config.test_nepisode % games:
         # PyMARL's runners test in rounds of batch_size_run games; the vector runner plays any number at once.
         episodes = max(config.test_nepisode // games, 1) * games
         changes["test_nepisode"] = episodes
         notes.append(f"test_nepisode: {config.test_nepisode} -> {episodes}, a multiple of batch_size_run={games}.")
+    config = _check_start(config, notes)
+    if config.debug:
+        notes.append(
+            "debug: every round is a chunk of its own, shown with all metrics and searched for NaN; the compilation "
+            "cache is not used."
+        )
+    if config.learner in ("pr2_learner", *ON_POLICY) and config.action_selector == "softmax":
+        config = change_config(config, action_selector="multinomial", epsilon_start=0.0, epsilon_finish=0.0)
+        notes.append(
+            f"action_selector: softmax -> multinomial with epsilon 0, which is the same for learner={config.learner}."
+        )
     if config.learner in ON_POLICY:
         config = _fit_to_rounds(config, games, notes)
     updates, rounds = _update_ratio(config.updates_per_episode, games)
@@ -85,6 +102,24 @@ def check_stored(source: object, config: Config) -> None:
     check_stored_game(source, config.env, config.env_args)
     if config.sacred_mongo_url is not None:
         check_word(source, f"sacred_mongo_url={config.sacred_mongo_url!r}, a database that is sent the run's records")
+
+
+def _check_start(config: Config, notes: list[str]) -> Config:
+    """Refuses words about another run's steps that no run is named for; save_replay may imply evaluate."""
+    if config.checkpoint_path is None:
+        if config.evaluate:
+            raise UserError("evaluate: got True, but nothing is trained yet. Give checkpoint_path=RUN, too.")
+        if config.load_step and config.init_from is None:
+            raise UserError(
+                f"load_step: got {config.load_step}, but of no run. Give checkpoint_path=RUN or init_from=RUN, too."
+            )
+        return config
+    if config.init_from is not None:
+        raise UserError("init_from: given, but checkpoint_path brings all networks with it. Leave one of them out.")
+    if config.save_replay and not config.evaluate:
+        notes.append("evaluate: False -> True: save_replay with checkpoint_path tests and stops, as in PyMARL.")
+        return change_config(config, evaluate=True)
+    return config
 
 
 def _check_model(config: Config) -> None:
@@ -144,6 +179,11 @@ def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:
 def _check_policy(config: Config, games: int) -> None:
     """Refuses what learners of policies, and QTRAN, cannot do."""
     learner = config.learner
+    if not config.mask_before_softmax and learner != "coma_learner":
+        raise UserError(
+            f"mask_before_softmax: got False, but learner={learner} knows legal actions only; COMA has the choice. "
+            f"Allowed: True."
+        )
     if learner in ("qtran_learner", "pr2_learner", *ON_POLICY) and config.mixer is not None:
         raise UserError(f"mixer: got {config.mixer}, but learner={learner} has no use for a mixer. Allowed: None.")
     if learner == "pr2_learner" and config.am_model != "none_am":

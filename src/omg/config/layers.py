@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from omg.config.old_word_table import OLD_CONFIG_NAMES
+from omg.config.old_words import translate_old_words
 from omg.config.overrides import assignments, merge, nested
 from omg.config.schema import Config, parse_config
 from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
@@ -36,6 +38,8 @@ class Resolved:
     """The seats of a team of several algorithms, in order; empty when one algorithm has all seats."""
     members: dict[str, Config] = field(default_factory=dict)
     """Algorithm -> its own configuration; empty when one algorithm has all seats."""
+    notes: tuple[str, ...] = ()
+    """One sentence for each old word that was translated; see `old_words`."""
 
 
 def resolve(
@@ -58,7 +62,33 @@ def resolve(
     Raises:
         UserError: names the first thing that cannot be used and what is allowed.
     """
-    command_line = nested(assignments(overrides))
+    name_notes: list[str] = []
+    config_name = _current_name(config_name, name_notes)
+    env_config = _current_name(env_config, name_notes)
+    translation = translate_old_words(assignments(overrides))
+    resolved = _resolve(config_name, env_config, translation.settings, open_games)
+    if translation.pending:
+        translation = translation.complete(resolved.config)
+        resolved = _resolve(config_name, env_config, translation.settings, open_games)
+    return replace(resolved, notes=(*name_notes, *translation.notes))
+
+
+def _current_name(name: str | None, notes: list[str]) -> str | None:
+    """The name of a configuration without PyMARL's `.yaml`; those of EPyMARL that are not here are refused."""
+    if name is None:
+        return None
+    plain = name.removesuffix(".yaml").removesuffix(".yml")
+    if plain != name:
+        notes.append(f"{name} -> {plain}: configurations are named without the ending.")
+    if plain in OLD_CONFIG_NAMES:
+        raise UserError(f"There is no configuration '{plain}' here. The nearest is: {OLD_CONFIG_NAMES[plain]}.")
+    return plain
+
+
+def _resolve(
+    config_name: str | None, env_config: str | None, settings: Mapping[str, Any], open_games: OpenGames
+) -> Resolved:
+    command_line = nested(settings)
     if env_config is None:
         env_config = str(command_line.get("env", Config.model_fields["env"].default))
     common = [("default.yaml", _read("default.yaml")), _env_layer(env_config)]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omg.config.sacred_words import SACRED_COMMANDS, SACRED_FLAGS
 from omg.config.values import parse_value
 from omg.errors import UserError
 
@@ -27,22 +28,31 @@ class CommandLine:
     """Environment configuration (`--env-config`)."""
     overrides: list[str]
     """`dotted.key=value`, in the order given."""
+    print_config: str = ""
+    """`only` for Sacred's command `print_config`: show the configuration and stop; `first` for its flag `-p`."""
 
 
 def translate(tokens: Sequence[str]) -> CommandLine:
     """Splits the words of a command line into the two configuration names and the other settings.
 
     `--key value` takes the next word as its value unless that is itself an option, an assignment or `with`; a `--key`
-    without a value means `key=True`.
+    without a value means `key=True`. Sacred's flags (`-F DIR`) stand for their long names.
     """
     names: dict[str, str] = {}
     overrides: list[str] = []
+    prints = ""
+    tokens = _long_flags(tokens)
     position = 0
     while position < len(tokens):
         token = tokens[position]
         position += 1
         if token in ("with", "--"):
             continue
+        if token in ("print_config", "--print_config", "--print-config"):
+            prints = prints or ("first" if token.startswith("-") else "only")
+            continue
+        if token in SACRED_COMMANDS:
+            raise UserError(f"{token}: is a command of Sacred's. {SACRED_COMMANDS[token]}")
         key, has_value, value = token.removeprefix("--").partition("=")
         if token.startswith("--"):
             key = key.replace("-", "_")
@@ -59,7 +69,25 @@ def translate(tokens: Sequence[str]) -> CommandLine:
             names[key] = value
         else:
             overrides.append(f"{key}={value if has_value else True}")
-    return CommandLine(names.get("config"), names.get("env_config"), overrides)
+    return CommandLine(names.get("config"), names.get("env_config"), overrides, prints)
+
+
+def _long_flags(tokens: Sequence[str]) -> list[str]:
+    """The same words with Sacred's short flags written out: `-F DIR` -> `--file_storage=DIR`."""
+    written: list[str] = []
+    rest = iter(tokens)
+    for token in rest:
+        name, takes_value = SACRED_FLAGS.get(token, ("", False))
+        if name and takes_value:
+            value = next(rest, None)
+            if value is None:
+                raise UserError(f"{token}: a value must follow, as in {token} VALUE (Sacred's --{name}=VALUE).")
+            token = f"--{name}={value}"
+        elif name:
+            # With its value, so that the next word is not taken for it.
+            token = "--print_config" if name == "print_config" else f"--{name}=True"
+        written.append(token)
+    return written
 
 
 def _is_value(token: str) -> bool:

@@ -22,6 +22,8 @@ from omg.config.sections import (
     SocialSection,
     TeamSection,
 )
+from omg.config.spellings import plain_value
+from omg.config.start_section import StartSection
 from omg.config.values import describe_field
 from omg.envs import ENVS
 from omg.errors import UserError, abridged
@@ -38,12 +40,14 @@ SECTIONS: tuple[type[Section], ...] = (
     PlanningSection,
     EnvSection,
     TeamSection,
+    StartSection,
 )
 """In the order in which they are shown."""
 
 
 # Fields are collected from the last base to the first, so the bases stand in the reverse order of SECTIONS.
 class Config(
+    StartSection,
     TeamSection,
     EnvSection,
     PlanningSection,
@@ -72,8 +76,9 @@ def parse_config(values: Mapping[str, Any]) -> Config:
     for key in values:
         if key not in Config.model_fields:
             raise unknown_key(str(key), str(values.get("env", "")))
+    plain = {key: plain_value(Config.model_fields[key], value) for key, value in values.items()}
     try:
-        return Config(**values)
+        return Config(**plain)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])

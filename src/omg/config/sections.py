@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from omg.config.kinds import Episodes, Few, Handful, Many, Real, Steps, Whole, Width
+from omg.config.runner_rules import RUNNER_RULES
 from omg.envs import ENVS, parse_env_args
 from omg.errors import unknown_name
 from omg.modules.agents import AGENTS
@@ -39,8 +40,8 @@ NAMES: dict[str, Collection[str]] = {
         "hop_plus_learner",
     ),
     "optimizer": ("rmsprop", "adam"),
-    "runner": ("vector", "episode", "parallel"),
-    "action_selector": ("epsilon_greedy", "multinomial"),
+    "runner": RUNNER_RULES,
+    "action_selector": ("epsilon_greedy", "multinomial", "softmax"),
     "critic": CRITICS,
     "critic_input": ("obs", "state"),
     "obs_adapter": ("none", "learn"),
@@ -169,7 +170,7 @@ class PlaySection(Section):
     worker_failures: Many = Field(
         10, ge=0, description="Failures of games in a row, without a whole round between, that a run endures"
     )
-    save_replay: bool = Field(False, description="Real StarCraft II: write replays after every test")
+    save_replay: bool = Field(False, description="Write replays of test games; StarCraft II: its own, of every test")
     mac: Name = Field("basic_mac", description="Controller that chooses the actions of all seats")
     action_selector: Name = Field("epsilon_greedy", description="How an action is picked from the agents' outputs")
     epsilon_start: Real = Field(1.0, ge=0, le=1, description="Chance of a random action at the beginning")
@@ -286,6 +287,9 @@ class PolicySection(Section):
     critic_input: Name = Field("obs", description="What PPO's critic sees: each seat's own view, or the global state")
     critic_hidden_dim: Width = Field(64, ge=1, description="Width of the critic's layers")
     critic_lr: Real = Field(0.0005, gt=0, description="Learning rate of the critic")
+    mask_before_softmax: bool = Field(
+        True, description="COMA: illegal actions leave the softmax and epsilon's floor; False: only the draw"
+    )
     td_lambda: Real = Field(0.8, ge=0, le=1, description="COMA: lambda of the critic's targets")
     gae_lambda: Real = Field(0.95, ge=0, le=1, description="PPO: lambda of the generalised advantage estimates")
     entropy_coef: Real = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")

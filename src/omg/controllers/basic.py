@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components import SELECTORS
+from omg.components import SELECTORS, selector_name
 from omg.controllers.base import PlayerView
 from omg.errors import unknown_name
 from omg.modules.agents import AGENTS, Agent, AgentSizes
@@ -306,7 +306,7 @@ class BasicMAC(eqx.Module):
 
     def tested(self) -> BasicMAC:
         """The same player as it is tested and saved: it draws no features, and with `test_greedy` no actions either."""
-        greedy = self.selector == "multinomial" and self.test_greedy
+        greedy = self.selector != "epsilon_greedy" and self.test_greedy
         return dataclasses.replace(self, sampling=False, selector="epsilon_greedy" if greedy else self.selector)
 
     def with_prior(self, prior: Prior) -> BasicMAC:
@@ -351,7 +351,7 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
     return BasicMAC(
         AGENTS[config.agent](sizes, key=agent_key),
         model,
-        config.action_selector,
+        selector_name(config.action_selector, config.mask_before_softmax),
         config.obs_is_state,
         spec.n_agents,
         spec.n_actions,

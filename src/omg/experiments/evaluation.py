@@ -20,6 +20,7 @@ from omg.pools import Agent, AgentCard, Pool
 from omg.tracking import RunFolder, Table
 from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import prepare
+from omg.training.saved import agent_at
 
 Say = Callable[[str], None]
 UNTRAINED = "untrained"
@@ -43,24 +44,29 @@ def load_contestants(
     label: str,
     path: str | Path,
     which: str = "last",
+    step: int | None = None,
     obs_adapter: str = "none",
     say: Say = lambda message: None,
 ) -> Contestants:
-    """All seeds of a run (`which` is `last` or `best`), or a single agent folder.
+    """All seeds of a run (`which` is `last` or `best`; `step` a saved step instead), or a single agent folder.
 
     With `obs_adapter: learn` agents that were trained on the state play from observations; `say` is told how well the
     maps fit.
 
     Raises:
-        UserError: there is no agent.
+        UserError: there is no agent, or none of that step.
     """
     folder = Path(path)
     if not (folder / "config.yaml").is_file():
+        if step is not None:
+            raise UserError(f"step: got {step}, but {folder} is no run folder, and an agent has one step.")
         agent = load_adapted(folder, obs_adapter, say)
         return Contestants(label, (agent.card.seed,), (agent,))
     run = RunFolder.open(folder)
     config = run.config()
     seeds = tuple(range(config.seed, config.seed + config.seeds))
+    if step is not None:
+        return Contestants(label, seeds, tuple(agent_at(folder, step, index) for index in range(len(seeds))))
     return Contestants(label, seeds, tuple(load_adapted(run.agent(seed, which), obs_adapter, say) for seed in seeds))
 
 
@@ -89,6 +95,7 @@ def evaluate_runs(
     episodes: int = 100,
     seed: int = 0,
     which: str = "last",
+    step: int | None = None,
     scripted: Sequence[str] = (),
     say: Say = lambda message: None,
     obs_adapter: str = "none",
@@ -104,6 +111,7 @@ def evaluate_runs(
         episodes: Per team.
         seed: Of teams and games.
         which: `last` or `best` agent of each training seed.
+        step: Their agents at this saved step of the runs instead, or at the last one before it; 0: the newest.
         scripted: Scripted players to add as further agents, e.g. `random` as a floor.
         say: Told what is done.
         obs_adapter: `learn`: who was trained with `obs_is_state` plays from observations; see `omg.load`.
@@ -120,7 +128,7 @@ def evaluate_runs(
     if not runs:
         raise UserError("runs: give at least one.")
     prepare(use_cuda=True)
-    contestants = [load_contestants(label, path, which, obs_adapter, note) for label, path in runs.items()]
+    contestants = [load_contestants(label, path, which, step, obs_adapter, note) for label, path in runs.items()]
     first = contestants[0].agents[0]
     arena = Arena(pool, first.env, obs_adapter, note)
     for one in contestants:

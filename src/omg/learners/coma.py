@@ -246,7 +246,8 @@ class COMALearner(SeatLearner):
     ) -> tuple[Array, dict[str, Array]]:
         mac = dataclasses.replace(mac, agent=agent)
         logits = mac.values(columns, mac.remember(columns, mac.embed(columns, mac.extend(columns, None))))[:, :-1]
-        log_pi = multinomial_log_probabilities(logits, avail, epsilon)
+        late_mask = not self.config.mask_before_softmax
+        log_pi = multinomial_log_probabilities(logits, avail, epsilon, late_mask=late_mask)
         pi = jnp.exp(log_pi)
         advantage = lax.stop_gradient(counterfactual_advantage(q, pi, actions))
         # What was played was legal; padding may hold an illegal action, whose logarithm is no number to multiply.

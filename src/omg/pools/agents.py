@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.components.files import ShapeMismatchError, check_leaves, whole_folder
-from omg.components.headers import StoredArray
+from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, whole_folder
 from omg.config import Config, change_config, parse_config
 from omg.controllers import Policy, build_mac
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
@@ -158,7 +157,20 @@ def load_agent(path: str | Path) -> Agent:
     """
     folder = find_agent(Path(path))
     bundle = read_bundle(folder, CARD, AgentCard)
-    card = bundle.card
+    return _built(folder, bundle.card, bundle.fill, bundle.header)
+
+
+def agent_from_arrays(folder: Path, card: AgentCard, arrays: Mapping[str, np.ndarray]) -> Agent:
+    """The agent of a card and the arrays of its networks by path; `folder` is where they come from.
+
+    Raises:
+        UserError: they do not fit, or are for a game that only the user may name.
+    """
+    return _built(folder, card, lambda template: fill_leaves(template, arrays), arrays)
+
+
+def _built(folder: Path, card: AgentCard, fill: Callable[[Any], Any], stored: Mapping[str, Any]) -> Agent:
+    """The agent of a card; `fill` puts the stored arrays, whose shapes `stored` knows, into a template."""
     config = _stored_config(folder, card)
     env = make_stored_env(folder / CARD, config.env, config.env_args)
     _check_game(folder, card.spec, env.spec)
@@ -167,11 +179,11 @@ def load_agent(path: str | Path) -> Agent:
     except (ArithmeticError, TypeError, ValueError) as error:
         raise UserError(f"{folder / CARD} is damaged: no agent has such sizes ({error}).") from None
     try:
-        policy = bundle.fill(template).tested()
+        policy = fill(template).tested()
     except ShapeMismatchError as error:
         raise UserError(
             f"{folder}: the weights do not fit {env.spec.name} {env.spec.scenario} with {_settings(config)}: {error}."
-            f"{_fitting_setting(config, env.spec, card.partners, bundle.header)}"
+            f"{_fitting_setting(config, env.spec, card.partners, stored)}"
         ) from None
     return Agent(jax.device_put(policy), config, env, card)
 
@@ -218,7 +230,7 @@ def _template(config: Config, spec: EnvSpec, partners: int) -> Any:
     return jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners))
 
 
-def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: Mapping[str, StoredArray]) -> str:
+def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: Mapping[str, Any]) -> str:
     """A sentence that names the input setting under which the weights would fit, if there is one."""
     for key in _INPUT_SETTINGS:
         value = not getattr(config, key)

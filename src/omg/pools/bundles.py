@@ -130,6 +130,13 @@ def read_card(path: Path, kind: type[Card]) -> tuple[Card, str]:
         raise UserError(f"{path} is damaged: {where}: got {_short(first['input'])}. {first['msg']}.") from None
 
 
+def change_card(path: Path, **changes: Any) -> None:
+    """Replaces entries of a card atomically; its weights stay as they are."""
+    stored, digest = _read_checked(path)
+    sealed = {"format": _FORMATS[-1], "sha256": digest, **stored, **changes}
+    write_json(path, {**sealed, "card_sha256": digest_of(sealed)})
+
+
 def _read_checked(path: Path) -> tuple[dict[str, Any], str]:
     """What a card says, types unchecked, and the checksum that its weights must have."""
     inside(path.parent, path)

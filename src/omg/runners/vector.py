@@ -6,6 +6,7 @@ run's course does not depend on how fast single games end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,8 @@ class Rollout(NamedTuple):
     batch: EpisodeBatch | None
     stats: EpisodeStats
     lineup: Lineup | None
+    scenes: Any = None
+    """What `show` saw, leaves [B, T + 1, ...]; None without it."""
 
 
 def any_over(flags: Array, axis_name: str | None) -> Array:
@@ -59,6 +62,7 @@ def play_episodes(
     record: bool = True,
     dtype: Any = jnp.float32,
     axis_name: str | None = None,
+    show: Callable[[Any], Any] | None = None,
 ) -> Rollout:
     """Plays `num_envs` episodes to their end.
 
@@ -74,6 +78,7 @@ def play_episodes(
         record: whether to return an `EpisodeBatch` with T = `episode_limit`.
         dtype: number type of recorded observations and states.
         axis_name: name of the surrounding `vmap` axis, if any; games of all its members end together.
+        show: state of the games -> what is kept of every slot besides, leaves [B, ...]; needs `record`.
 
     Returns:
         Episodes [B, T + 1, ...] and their statistics [B].
@@ -92,6 +97,7 @@ def play_episodes(
     slots: dict[str, Any] | None = None
     if record:
         shapes = jax.eval_shape(lambda: _first_slot(env, policy, world, seen, memory, key, dtype))
+        shapes |= {} if show is None else {"scene": jax.eval_shape(show, world)}
         slots = jax.tree.map(lambda leaf: jnp.zeros((limit + 1, *leaf.shape), leaf.dtype), shapes)
 
     def body(loop: tuple) -> tuple:
@@ -101,9 +107,10 @@ def play_episodes(
             act_key, oracle_key = jax.random.split(act_key)
             memory = foresee(env, policy, world, seen, memory, oracle_key)
         actions, next_memory, extra = policy.act(seen, memory, act_key, epsilon)
+        scene = {} if show is None else {"scene": show(world)}
         world, after, outcome = env.step(env_key, world, actions)
         if slots is not None:
-            slot = _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
+            slot = scene | _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
             slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, slot)
         stats = _count(stats, alive, outcome, learns)
         alive = alive & ~(outcome.terminated | outcome.truncated)
@@ -121,10 +128,12 @@ def play_episodes(
         actions, extra = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), (slots["actions"], slots["records"]))
     no_reward = jnp.zeros(slots["reward"].shape[1:], jnp.float32)
     last = _slot(seen, actions, no_reward, nobody, nobody, extra, dtype)
+    last |= {} if show is None else {"scene": show(world)}
     slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)
     episode_major = jax.tree.map(lambda rows: jnp.swapaxes(rows, 0, 1), slots)
+    scenes = episode_major.pop("scene", None)
     seat, players = (None, None) if lineup is None else lineup
-    return Rollout(EpisodeBatch(seat=seat, players=players, **episode_major), stats, lineup)
+    return Rollout(EpisodeBatch(seat=seat, players=players, **episode_major), stats, lineup, scenes)
 
 
 def _slot(

@@ -14,17 +14,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from omg.components.files import digest_of, read_json, write_json, write_text
 from omg.components.headers import DamagedFileError
-from omg.config import Config, parse_config, read_yaml, write_yaml
+from omg.config import Config, write_yaml
 from omg.envs import EnvSpec
 from omg.errors import UserError
 from omg.names import LONGEST_FILE, check_links, file_name
 from omg.tracking.table import Table, read_metrics
 from omg.training.device import chosen_device
+from omg.training.saved import CHECKPOINTS, CONFIG, run_config
 
 try:
     import fcntl
@@ -44,12 +44,12 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.config_file = path / "config.yaml"
+        self.config_file = path / CONFIG
         self.metrics_file = path / "metrics.csv"
         self.speed_file = path / "speed.csv"
         self.console_file = path / "console.log"
         self.tensorboard = path / "tensorboard"
-        self.checkpoints = path / "checkpoints"
+        self.checkpoints = path / CHECKPOINTS
 
     @staticmethod
     def create(config: Config, spec: EnvSpec) -> RunFolder:
@@ -58,7 +58,8 @@ class RunFolder:
         last = config.seed + config.seeds - 1
         seeds = f"seed{config.seed}" if config.seeds == 1 else f"seeds{config.seed}-{last}"
         stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-        stem = f"{config.name}_{config.env}_{spec.scenario}_{seeds}_{stamp}"
+        label = f"_{config.label}" if config.label else ""
+        stem = f"{config.name}_{config.env}_{spec.scenario}_{seeds}{label}_{stamp}"
         file_name(f"name, env and scenario ({config.name}, {config.env}, {spec.scenario})", stem, LONGEST_FILE)
         for attempt in range(1000):
             path = root / (stem if attempt == 0 else f"{stem}_{attempt}")
@@ -70,7 +71,7 @@ class RunFolder:
                 raise UserError(f"local_results_path: cannot write to '{root}': {error.strerror}.") from None
             folder = RunFolder(path)
             try:
-                write_text(folder.config_file, write_yaml(config.model_dump()))
+                folder.write_config(config)
                 write_json(path / _GAME, asdict(spec))
                 write_json(path / "versions.json", versions())
             except OSError as error:
@@ -96,13 +97,11 @@ class RunFolder:
 
     def config(self) -> Config:
         """The configuration the run was started with."""
-        try:
-            values = read_yaml(self.config_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UserError(f"{self.config_file} cannot be read: {error}.") from None
-        if not isinstance(values, dict):
-            raise UserError(f"{self.config_file} is damaged: it holds no keys.")
-        return parse_config(values)
+        return run_config(self.path)
+
+    def write_config(self, config: Config) -> None:
+        """Stores the configuration."""
+        write_text(self.config_file, write_yaml(config.model_dump()))
 
     def where(self) -> str:
         """The game in words, `sc2 8m`, for tables and figures; opens no game."""

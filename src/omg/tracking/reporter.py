@@ -85,6 +85,9 @@ class RunReporter:
         self.metrics.write(text.encode())
         self.metrics.flush()
         self.trackers.rows(rows)
+        if self.config.debug and rows:
+            shown = "  ".join(f"{row.name} {row.value:.5g}" for row in rows if row.seed == rows[0].seed)
+            self.say(f"seed {rows[0].seed}, t_env {rows[0].t_env:,}: {shown}")
 
     def speed(self, speed: Speed, headline: dict[str, float]) -> None:
         """Moves the progress bar and records the speed."""
@@ -99,7 +102,7 @@ class RunReporter:
             self.task, description="training", total=self.config.t_max, completed=speed.t_env, note=note
         )
         now = time.monotonic()
-        if now - self.last_line > _QUIET_SECONDS or speed.t_env >= self.config.t_max:
+        if self.config.debug or now - self.last_line > _QUIET_SECONDS or speed.t_env >= self.config.t_max:
             self.last_line = now
             line = f"t_env {speed.t_env:,}/{self.config.t_max:,}  {note}"
             self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")

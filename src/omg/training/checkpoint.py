@@ -7,14 +7,15 @@ A checkpoint is a folder named after the number of episodes: `state.safetensors`
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from omg.components.counts import Count
 from omg.components.files import (
     ShapeMismatchError,
     check_leaves,
@@ -32,7 +33,9 @@ from omg.components.headers import DamagedFileError, StoredArray, read_header
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
 from omg.names import check_links
-from omg.training.program import RunState
+
+if TYPE_CHECKING:
+    from omg.training.program import RunState
 
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
@@ -132,14 +135,79 @@ def newest_learner(folder: Path, index: int) -> dict[str, np.ndarray] | None:
         if _damage(path) is not None:
             continue
         try:
-            stored = read_header(path / _STATE)
-            names = [name for name in stored if name.startswith(_LEARNER_PREFIX)]
-            check_bytes(path / _STATE, sum(stored[name].end - stored[name].begin for name in names))
-            with safe_open(path / _STATE, framework="numpy") as file:
-                return {name.removeprefix(_LEARNER_PREFIX): file.get_tensor(name)[index] for name in names}
-        except (SafetensorError, OSError, IndexError, TypeError):  # Damaged before its checksum was taken.
+            return {name: values[index] for name, values in learner_arrays(path).items()}
+        except (DamagedFileError, OSError, IndexError):  # Damaged before its checksum was taken.
             continue
     return None
+
+
+def whole_checkpoint(checkpoint: Path) -> bool:
+    """Whether all files of a checkpoint are there and as they were written."""
+    return _damage(checkpoint) is None
+
+
+def saved_step(checkpoint: Path) -> int:
+    """Environment steps at which a checkpoint was written, of the seed that had the fewest; -1 if it does not say."""
+    try:
+        return int(read_json(checkpoint / _HOST)["last_save"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return -1
+
+
+def checkpoint_at(folder: Path, step: int) -> Path:
+    """The checkpoint of a step: written at it, or the last one before it; 0 for the newest.
+
+    Raises:
+        UserError: there is none; names the steps that are saved.
+    """
+    if step < 0:
+        raise UserError(f"step: got {step}. Allowed: 0 (the newest) or more.")
+    steps = {path: saved_step(path) for path in list_checkpoints(folder) if _damage(path) is None}
+    if not steps:
+        raise UserError(f"{folder} has no whole checkpoint, so that no step can be loaded.")
+    fitting = [path for path, saved in steps.items() if step == 0 or saved <= step]
+    if not fitting:
+        shown = ", ".join(map(str, steps.values()))
+        raise UserError(
+            f"{folder} has no checkpoint at step {step} or before. Saved steps: {shown}. keep_checkpoints says how "
+            f"many are kept, save_model_interval how often they are written."
+        )
+    return fitting[-1]
+
+
+def learner_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
+    """What the learners of all seeds were at a checkpoint, [S, ...] by path; nothing else of it is read.
+
+    Raises:
+        DamagedFileError: it is no such file.
+        UserError: it holds more than any learner here has, and the user has not said that it is to be trusted.
+    """
+    state = checkpoint / _STATE
+    stored = read_header(state)
+    names = [name for name in stored if name.startswith(_LEARNER_PREFIX)]
+    check_bytes(state, sum(stored[name].end - stored[name].begin for name in names))
+    return {name.removeprefix(_LEARNER_PREFIX): values for name, values in _tensors(state, names).items()}
+
+
+def state_counters(checkpoint: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of every seed, [S] int64, and episodes, [], at a checkpoint.
+
+    Raises:
+        DamagedFileError: it does not say.
+    """
+    state = checkpoint / _STATE
+    names = [_STEPS] if _STEPS in read_header(state) else [f"{_STEPS}.high", f"{_STEPS}.low"]
+    found = _wide_steps(_tensors(state, [*names, "episodes"]), _two_words)
+    return Count(found[f"{_STEPS}.high"], found[f"{_STEPS}.low"]).numpy(), found["episodes"]
+
+
+def _tensors(state: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Some arrays of a file, without reading the others."""
+    try:
+        with safe_open(state, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in names}
+    except SafetensorError as error:
+        raise DamagedFileError(str(error)) from None
 
 
 def _damage(path: Path) -> str | None:

@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 
-def prepare(use_cuda: bool, on_host: bool = False) -> bool:
+def prepare(use_cuda: bool, on_host: bool = False, use_cache: bool = True) -> bool:
     """Chooses the device and turns the persistent compilation cache on; returns whether a GPU is present.
 
     With `on_host` (games that are no JAX programs) a CPU runs compiled programs in the thread that calls them. JAX
@@ -21,12 +22,15 @@ def prepare(use_cuda: bool, on_host: bool = False) -> bool:
 
     The cache lives in `$OMG_CACHE` (default `~/.cache/omg`); an empty value turns it off. It keeps what took half a
     second or longer to compile, unless JAX's own variable says otherwise. Where it cannot be written, programs are
-    compiled anew every time, and a note says so.
+    compiled anew every time, and a note says so. Without `use_cache` nothing is read from it or written to it.
     """
     if on_host:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     has_gpu = any(device.platform == "gpu" for device in jax.devices())
     jax.config.update("jax_default_device", jax.devices("cpu")[0] if has_gpu and not use_cuda else None)
+    if jax.config.jax_enable_compilation_cache != use_cache:  # type: ignore[attr-defined]
+        jax.config.update("jax_enable_compilation_cache", use_cache)
+        compilation_cache.reset_cache()  # JAX asks once per process whether there is one.
     place = os.environ.get("OMG_CACHE", "~/.cache/omg")
     if place:
         folder, problem = _cache_folder(place)

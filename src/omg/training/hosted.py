@@ -26,7 +26,7 @@ from omg.envs import make_env
 from omg.envs.adapters.host import Seen, is_hosted
 from omg.envs.base import Observation
 from omg.errors import UserError
-from omg.runners import EpisodeStats, HostRunner, Patience, Played, episode_seed
+from omg.runners import RUNNERS, EpisodeStats, HostRunner, Played, episode_seed
 from omg.training.program import EXAMINE_STREAM, SEEDS_AXIS, TEST_STREAM, IterationLog, Program, RunState
 
 _TRAINING, _TESTING = 0, 1
@@ -44,6 +44,11 @@ class HostProgram(Program):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        if RUNNERS[config.runner].open is None:
+            raise UserError(
+                f"runner: got {config.runner}, which plays JAX programs only; {self.spec.name} is none. Allowed: "
+                f"{', '.join(name for name, kind in RUNNERS.items() if kind.open is not None)}."
+            )
         if config.omg_q_input == "oracle":
             raise UserError(
                 f"omg_q_input: got oracle, which looks ahead in a copy of the game; {self.spec.name} cannot be copied. "
@@ -99,16 +104,10 @@ class HostProgram(Program):
     def _games(self) -> HostRunner:
         """The runner, opened when it is first needed."""
         if self.runner is None:
-            config = self.config
-            self.runner = HostRunner(
-                self.host_env,
-                config.env,
-                config.env_args,
-                config.seeds * config.batch_size_run,
-                workers=0 if config.runner == "episode" else config.workers,
-                patience=Patience(config.worker_timeout, config.worker_failures),
-                say=lambda line: self._say(line),
-            )
+            open_games = RUNNERS[self.config.runner].open
+            assert open_games is not None
+            self.runner = open_games(self.host_env, self.config, lambda line: self._say(line))
+        assert self.runner is not None
         return self.runner
 
     # ------------------------------------------------------------------------------------------------ one iteration

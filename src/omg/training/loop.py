@@ -21,9 +21,11 @@ from omg.config import SUBGOAL_LEARNERS
 from omg.errors import UserError, out_of_memory
 from omg.runners import GamesFailedError
 from omg.stopping import Stop
-from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
-from omg.training.program import IterationLog, Program, RunState
+from omg.training.checkpoint import load_newest, save_checkpoint
+from omg.training.finite import check_losses, check_state
+from omg.training.program import Program, RunState
 from omg.training.progress import Progress, read_progress
+from omg.training.saved import take_over
 from omg.training.start import about_learner, about_prior
 from omg.training.summary import Row, Summary, episode_rows
 
@@ -78,8 +80,11 @@ class Outcome(NamedTuple):
     """The signal that interrupted it, or came when it was about to end anyway."""
 
 
+BEST_AT_END = "best_at_end"
+"""The best agent, found by a test that only the end of the run has made."""
+
 SaveAgent = Callable[[Any, int, int, str, dict[str, float]], None]
-"""(learner state of one seed, seed, t_env, 'best' or 'last', test metrics) -> writes a self-contained agent."""
+"""(learner state of one seed, seed, t_env, 'best', 'best_at_end' or 'last', test metrics) -> writes an agent."""
 
 
 class Trainer:
@@ -113,6 +118,8 @@ class Trainer:
 
     def _run(self) -> Outcome:
         state, progress = self._begin()
+        if self.config.evaluate:
+            return self._evaluate(state, progress)
         chunk, test = self._compile(state)
         config = self.config
         status = "finished"
@@ -137,7 +144,9 @@ class Trainer:
                     break
                 if reached >= config.t_max:
                     break
-                if config.save_model and reached - progress.last_save >= config.save_model_interval:
+                due = reached - progress.last_save >= config.save_model_interval
+                # Once a seed has all its steps, a checkpoint is none that a longer run could go on from.
+                if config.save_model and due and int(state.t_env.numpy().max()) < config.t_max:
                     self._save(state, progress, summary)
                 self._check_episodes(state)
                 watch.start()
@@ -145,7 +154,9 @@ class Trainer:
                 state, log = chunk(state)
                 log = jax.device_get(log)
                 watch.stop(self.program.host_seconds)
-                self._check_finite(log)
+                check_losses(log, config, self.checkpoints)
+                if config.debug:
+                    check_state(state)
                 summary.add(log)
                 watch.count(int(state.t_env.numpy().sum()) - played, int(log.updates.sum()))
                 reached = int(state.t_env.numpy().min())
@@ -177,12 +188,23 @@ class Trainer:
         if found is None:
             self.reporter.rewind(0)
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
-            return program.init(seeds), Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
+            progress = Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
+            state = take_over(program.init(seeds), self.config, program.spec)
+            if self.config.checkpoint_path is not None:
+                progress.last_log = progress.last_save = reached = int(state.t_env.min())
+                self.reporter.say(f"{self.config.checkpoint_path}: its learner goes on from t_env {reached:,}")
+            return state, progress
         state, host = found
         progress = read_progress(host, len(self.seeds), self.checkpoints)
         self.reporter.rewind(progress.record)
         self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
         return state, progress
+
+    def _evaluate(self, state: RunState, progress: Progress) -> Outcome:
+        """One test, and nothing else (`evaluate`)."""
+        self.reporter.step("testing")
+        self._test(self.program.test, state, progress)
+        return Outcome("finished", state, progress, self.stop.number)
 
     def _about_the_team(self) -> list[str]:
         """What a user should know about the frozen players, the prior and the size of an update."""
@@ -234,8 +256,10 @@ class Trainer:
             score = values[key]
             if t_env > 0 and score > progress.best.get(str(seed), -math.inf):
                 progress.best[str(seed)] = score
-                if self.config.save_model:
-                    self.save_agent(self._one_seed(state, index), seed, t_env, "best", values)
+                if self.config.save_model and not self.config.evaluate:
+                    # A longer run would not make a test at the end; what only that one finds is kept apart.
+                    which = "best" if t_env < self.config.t_max else BEST_AT_END
+                    self.save_agent(self._one_seed(state, index), seed, t_env, which, values)
         self.reporter.rows(rows)
         progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
 
@@ -289,21 +313,6 @@ class Trainer:
                 f"played {played:,} episodes, and it can count at most {_MOST_EPISODES - 1:,}. Go on in a new run with "
                 f"init_from={self.checkpoints.parent}."
             )
-
-    def _check_finite(self, log: IterationLog) -> None:
-        """Stops at a loss that is not a number; the last checkpoint was written before it happened."""
-        for name, values in log.learner.items():
-            bad = np.argwhere(~np.isfinite(values) & log.active)
-            if len(bad):
-                iteration, index = int(bad[0][0]), int(bad[0][1])
-                t_env = int(log.t_env.numpy()[iteration, index])
-                saved = list_checkpoints(self.checkpoints)
-                kept = f"The last good checkpoint is {saved[-1]}" if saved else "No checkpoint had been written yet"
-                raise UserError(
-                    f"Training diverged: {name} = {values[iteration, index]} for seed {self.seeds[index]} near t_env "
-                    f"{t_env:,}. {kept}; try a smaller lr (now {self.config.lr}) or grad_norm_clip "
-                    f"(now {self.config.grad_norm_clip})."
-                )
 
     def _save_after_failure(self) -> str:
         """Saves what there was before the games failed; says where the run can be continued."""

@@ -21,7 +21,7 @@ from omg.controllers import TeamPolicy
 from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.learners import HOPPlusLearner, SubgoalLearner, build_learner
-from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
+from omg.runners import OWN_RETURN, RUNNERS, EpisodeStats, Rollout
 from omg.stopping import side_by_side
 from omg.training.adapting import PLAYERS
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
@@ -68,6 +68,14 @@ class IterationLog(NamedTuple):
     """Episodes lost since the log before because their game failed, those of tests included; None for JAX games."""
 
 
+def iterations_per_chunk(config: Config, episode_limit: int) -> int:
+    """Enough iterations to make the host's work negligible, few enough to test and log in time; with `debug` one."""
+    if config.debug:
+        return 1
+    shortest = min(config.test_interval, config.log_interval, config.t_max)
+    return int(max(1, min(16, shortest // (config.batch_size_run * episode_limit))))
+
+
 class Program:
     """Compiled functions of one configuration."""
 
@@ -76,6 +84,7 @@ class Program:
         self.config = config
         self.env: Env = make_env(config.env, **config.env_args)
         self.spec = self.env.spec
+        self.play_episodes = RUNNERS[config.runner].play
         self.team = build_team(config, self.env) if team is None else team
         self.partners = 0 if self.team is None else self.team.squad.size
         draw = None if self.team is None else self.team.draw
@@ -95,7 +104,7 @@ class Program:
         self.dtype = jnp.dtype(config.buffer_dtype)
         self.updates, self.period = update_rhythm(config)
         self.cuts = self._cuts()
-        self.iterations = self._iterations_per_chunk()
+        self.iterations = iterations_per_chunk(config, self.spec.episode_limit)
         if config.batch_size_run * (self.spec.episode_limit + 1) >= 2**31:
             raise UserError(
                 f"batch_size_run: got {config.batch_size_run}; a round of games of {self.spec.episode_limit} steps may "
@@ -191,12 +200,6 @@ class Program:
             return player
         return TeamPolicy(player, squad, self.team.draw, tell_players=self.config.am_model == "identity_am")
 
-    def _iterations_per_chunk(self) -> int:
-        """Enough iterations to make the host's work negligible, few enough to test and log in time."""
-        most_steps = self.config.batch_size_run * self.spec.episode_limit
-        shortest = min(self.config.test_interval, self.config.log_interval, self.config.t_max)
-        return int(max(1, min(16, shortest // most_steps)))
-
     def storage_shape(self) -> Any:
         """Shapes of one seed's replay buffer."""
         return jax.eval_shape(self._storage)
@@ -243,7 +246,7 @@ class Program:
         self, learner: Any, storage: Any, key: Array, t_env: Count, *, episodes: Array, stored: Array, squad: Any
     ) -> tuple[Any, Any, Array, Count, IterationLog]:
         """One seed: play `batch_size_run` episodes, store them, update. The counters include these episodes."""
-        rollout = play_episodes(
+        rollout = self.play_episodes(
             self.env,
             self._play_with(self.learner.policy(learner), squad),
             self._split(key)[1],
@@ -351,9 +354,19 @@ class Program:
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key)
 
-    def _test_games(self, player: Any, squad: Any, key: Array, *, record: bool) -> Rollout:
+    def replay(self, state: RunState, show: Callable[[Any], Any]) -> Rollout:
+        """The games of `test` once more, with what `show` sees of the game's state in every slot, [S, N, T+1, ...]."""
+
+        def one(learner: Any, key: Array) -> Rollout:
+            return self._test_games(self.learner.tested(learner), state.squad, key, record=True, show=show)
+
+        return jax.jit(jax.vmap(one, axis_name=SEEDS_AXIS))(state.learner, state.key)
+
+    def _test_games(
+        self, player: Any, squad: Any, key: Array, *, record: bool, show: Callable[[Any], Any] | None = None
+    ) -> Rollout:
         """Test episodes of one seed; the same games whoever plays them."""
-        return play_episodes(
+        return self.play_episodes(
             self.env,
             self._play_with(None if self.learner_watches else player, squad),
             jax.random.fold_in(key, TEST_STREAM),
@@ -361,4 +374,5 @@ class Program:
             jnp.float32(0.0 if self.config.test_greedy else self.config.epsilon_finish),
             record=record,
             axis_name=SEEDS_AXIS,
+            show=show,
         )

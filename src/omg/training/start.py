@@ -22,6 +22,7 @@ from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning
 from omg.pools.agents import find_agent
 from omg.training.adapting import ADAPTER_HINT, adapt_prior, wants_adapter
 from omg.training.obs_adapter import Maps
+from omg.training.saved import agent_at
 
 _FIRST_LAYER = "fc1.weight"
 _OPTIMISER = "opt_state"
@@ -90,6 +91,7 @@ def about_prior(card: PriorCard | None) -> str:
 def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -> dict[str, Array] | None:
     """Weights [S, ...] by name for the agent networks of S seeds, from `init_from`; None to start anew.
 
+    With `load_step` they are those of the first seed of that run at that step.
     A pool gives each seed another of its training members. The rows of the first layer that read an opponent model's
     features start at zero where the given agent had none, so that the agent begins exactly as that one plays.
 
@@ -99,7 +101,14 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
     if config.init_from is None:
         return None
     path = Path(config.init_from)
-    agents = _pool_agents(path) if is_pool(path) else [load_agent(path)]
+    if config.load_step and is_pool(path):
+        raise UserError(
+            f"load_step: got {config.load_step}, but init_from={path} is a pool, whose members have one step."
+        )
+    if config.load_step:
+        agents = [agent_at(path, config.load_step)]
+    else:
+        agents = _pool_agents(path) if is_pool(path) else [load_agent(path)]
     template = jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners)).agent
     for agent in agents:
         if agent.config.obs_is_state != config.obs_is_state:

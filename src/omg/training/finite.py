@@ -1,0 +1,49 @@
+"""Training that has gone astray: losses and networks that are no numbers any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from omg.components.files import name_leaves
+from omg.errors import UserError
+from omg.training.checkpoint import list_checkpoints
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.training.program import IterationLog, RunState
+
+
+def check_losses(log: IterationLog, config: Config, checkpoints: Path) -> None:
+    """Stops at a loss that is not a number; the last checkpoint was written before it happened.
+
+    Args:
+        log: of one chunk, [K, S, ...].
+        config: of the run.
+        checkpoints: the run's checkpoint folder.
+    """
+    for name, values in log.learner.items():
+        bad = np.argwhere(~np.isfinite(values) & log.active)
+        if len(bad):
+            iteration, index = int(bad[0][0]), int(bad[0][1])
+            t_env = int(log.t_env.numpy()[iteration, index])
+            saved = list_checkpoints(checkpoints)
+            kept = f"The last good checkpoint is {saved[-1]}" if saved else "No checkpoint had been written yet"
+            raise UserError(
+                f"Training diverged: {name} = {values[iteration, index]} for seed {config.seed + index} near t_env "
+                f"{t_env:,}. {kept}; try a smaller lr (now {config.lr}) or grad_norm_clip "
+                f"(now {config.grad_norm_clip})."
+            )
+
+
+def check_state(state: RunState) -> None:
+    """Stops when anything that learning changes is not a number (key `debug`)."""
+    for name, leaf in name_leaves(state.learner).items():
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and bool(jnp.isnan(leaf).any()):
+            raise UserError(
+                f"debug: {name} holds NaN after the round that ended at t_env {int(state.t_env.numpy().min()):,}. The "
+                f"last metrics before it are in metrics.csv; try a smaller lr or grad_norm_clip."
+            )

@@ -186,12 +186,32 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(folder: RunFolder):
     report, screen = reporter(folder, width=300)
     with report:
         report.step("compiling")
-        for t_env in (10, 20, 1000):
-            report.speed(Speed(t_env, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5, "test_ep_length_mean": 3.0})
+        report.tested(0, {"test_return_mean": 0.25})
+        for t_env in (10, 20):
+            report.speed(Speed(t_env, 1234.5, 67.8, 0.25), {"test_return_mean": 0.25})
+        report.tested(20, {"test_return_mean": 0.5})
+        report.speed(Speed(1000, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5})
+        report.tested(1000, {"test_return_mean": 0.75})
     shown = [line for line in screen.getvalue().splitlines() if line]
     # At the beginning and at the end; in between at most every ten seconds.
-    expected = "test_return_mean 0.500  1,234 steps/s  67.8 updates/s"
-    assert shown == [f"t_env 10/1,000  {expected}", f"t_env 1,000/1,000  {expected}"]
+    pace = "1,234 steps/s  67.8 updates/s"
+    first = "t_env 0/1,000  test_return_mean 0.250"
+    last = f"t_env 1,000/1,000  test_return_mean 0.750  {pace}"
+    assert shown == [first, last]
+    logged = [line.split(" ", 2)[2] for line in folder.console_file.read_text().splitlines()]
+    assert logged == [first, f"t_env 20/1,000  test_return_mean 0.500  {pace}", last], "every test has its line"
     header, *lines = folder.speed_file.read_text().splitlines()
     assert header == "t_env,env_steps_per_second,updates_per_second,host_share"
     assert lines == [f"{t_env},1234.5,67.80,0.2500" for t_env in (10, 20, 1000)]
+
+
+def test_the_bar_shows_a_test_as_soon_as_it_is_done(folder: RunFolder):
+    screen = io.StringIO()
+    report = RunReporter(folder, folder.config(), Console(file=screen, width=80, force_terminal=True))
+    with report:
+        report.speed(Speed(500, 1234.5, 67.8, 0.25), {"test_score_mean": 0.25})
+        report.tested(500, {"test_reward_per_player_mean": 0.75, "test_return_mean": 3.0})
+        (task,) = report.progress.tasks
+        assert (task.completed, task.total) == (500, 1000)
+    assert "test reward per player 0.750  1,234 steps/s\n" in screen.getvalue(), "80 columns hold all of it"
+    assert "━" * 8 in screen.getvalue()

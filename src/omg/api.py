@@ -13,7 +13,7 @@ from rich.console import Console
 from omg.config import Config, adjust, resolve
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
-from omg.envs.adapters import adapt
+from omg.envs.adapters import OPTIONS, adapt
 from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
@@ -53,11 +53,17 @@ def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
 
     Args:
         env: a name from `omg envs`.
-        api: `jax` (batched, pure functions), `pettingzoo` (a parallel environment) or `pymarl` (MultiAgentEnv).
+        api: `jax` (batched, pure functions), `pettingzoo` (a parallel environment), `pymarl` (PyMARL's MultiAgentEnv)
+            or `epymarl` (EPyMARL's, with Gymnasium's `reset` and `step`).
         seed: first seed of the stateful interfaces.
-        env_args: options of the game, e.g. `map_name="8m"`.
+        env_args: options of the game, e.g. `map_name="8m"`; with `epymarl` also the two words that EPyMARL hands to
+            every game, `common_reward` and `reward_scalarisation`.
     """
-    return adapt(make_env(env, **env_args), api, seed)
+    words = {key: env_args[key] for key in OPTIONS.get(api, ()) if key in env_args}
+    if words and env in ENVS:  # Foreign games have options of the same names and meaning, and are given them too.
+        own = ENVS[env].args.model_fields
+        env_args = {key: value for key, value in env_args.items() if key not in words or key in own}
+    return adapt(make_env(env, **env_args), api, seed, **words)
 
 
 def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from contextlib import ExitStack
 from types import TracebackType
 
 from rich.console import Console
@@ -12,6 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from omg.config import Config
 from omg.errors import UserError
 from omg.tracking.folder import RunFolder
+from omg.tracking.quiet import quiet_compiler
 from omg.tracking.trackers import build_trackers
 from omg.training.loop import Speed
 from omg.training.summary import Row
@@ -33,11 +36,14 @@ class RunReporter:
         if self.speeds.tell() == 0:
             self.speeds.write("t_env,env_steps_per_second,updates_per_second,host_share\n")
         self.trackers = build_trackers(folder, config, self.say)
-        self.last_line = 0.0
+        self.stack = ExitStack()
+        self.last_line = -math.inf
+        self.newest_speed: Speed | None = None
+        self.headline: dict[str, float] = {}
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             TaskProgressColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
@@ -46,6 +52,8 @@ class RunReporter:
         self.task = self.progress.add_task("starting", total=config.t_max, note="")
 
     def __enter__(self) -> RunReporter:
+        if self.console.is_terminal:
+            self.stack.enter_context(quiet_compiler(self.folder.console_file))
         self.progress.start()
         return self
 
@@ -53,6 +61,7 @@ class RunReporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.progress.stop()
+        self.stack.close()
         self.trackers.close(self.folder.status(), error)
         for file in (self.log, self.metrics, self.speeds):
             file.close()
@@ -80,18 +89,39 @@ class RunReporter:
             f"{speed.t_env},{speed.steps_per_second:.1f},{speed.updates_per_second:.2f},{speed.host_share:.4f}\n"
         )
         self.speeds.flush()
-        shown = ("test_battle_won_mean", "test_return_mean")
-        scores = "  ".join(f"{name} {headline[name]:.3f}" for name in shown if name in headline)
-        note = f"{scores}  {speed.steps_per_second:,.0f} steps/s  {speed.updates_per_second:,.1f} updates/s"
-        self.progress.update(
-            self.task, description="training", total=self.config.t_max, completed=speed.t_env, note=note
-        )
-        now = time.monotonic()
-        if now - self.last_line > _QUIET_SECONDS or speed.t_env >= self.config.t_max:
-            self.last_line = now
-            line = f"t_env {speed.t_env:,}/{self.config.t_max:,}  {note}"
-            self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
-            self.log.flush()
+        self.newest_speed, self.headline = speed, headline
+        self._move(speed.t_env)
+        if time.monotonic() - self.last_line > _QUIET_SECONDS:
+            self._line(speed.t_env)
+
+    def tested(self, t_env: int, headline: dict[str, float]) -> None:
+        """Shows a test as soon as it is done; each has a line in the console log, and the last one everywhere."""
+        self.headline = headline
+        self._move(t_env)
+        last = t_env >= self.config.t_max
+        self._line(t_env, on_screen=last or time.monotonic() - self.last_line > _QUIET_SECONDS)
+
+    def _move(self, t_env: int) -> None:
+        """Moves the bar; beside it stands the first of the newest test's values, and what more 80 columns hold."""
+        words = [f"{name.removesuffix('_mean').replace('_', ' ')} {one:.3f}" for name, one in self.headline.items()][:1]
+        note = "  ".join((*words, *self._pace()[:1]))
+        self.progress.update(self.task, description="training", total=self.config.t_max, completed=t_env, note=note)
+
+    def _pace(self) -> list[str]:
+        """The newest speed in words; nothing before there is one."""
+        speed = self.newest_speed
+        if speed is None:
+            return []
+        return [f"{speed.steps_per_second:,.0f} steps/s", f"{speed.updates_per_second:,.1f} updates/s"]
+
+    def _line(self, t_env: int, on_screen: bool = True) -> None:
+        """The progress as a line of the console log and, without a terminal, of the screen."""
+        scores = [f"{name} {value:.3f}" for name, value in self.headline.items()]
+        line = "  ".join((f"t_env {t_env:,}/{self.config.t_max:,}", *scores, *self._pace()))
+        self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        self.log.flush()
+        if on_screen:
+            self.last_line = time.monotonic()
             if not self.console.is_terminal:
                 self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -55,7 +55,10 @@ class Reporter(Protocol):
         """Metrics."""
 
     def speed(self, speed: Speed, headline: dict[str, float]) -> None:
-        """Progress and speed; `headline` holds the newest test metrics averaged over seeds."""
+        """Progress and speed; `headline` holds what matters most of the newest test, averaged over seeds."""
+
+    def tested(self, t_env: int, headline: dict[str, float]) -> None:
+        """A test is done; `headline` as above."""
 
     def position(self) -> int:
         """Length of the metrics record, in bytes."""
@@ -159,7 +162,7 @@ class Trainer:
                     progress.last_log = reached
                     self.reporter.rows(summary.rows(self.seeds, np.asarray(state.t_env)))
                     summary.clear()
-                self.reporter.speed(watch.speed(reached), _headline(progress))
+                self.reporter.speed(watch.speed(reached), self._headline(progress))
         if status == "finished" and progress.last_test < int(state.t_env.min()):
             self._test(test, state, progress)
         if status == "finished" and progress.last_diagnosis < int(state.t_env.min()):
@@ -239,7 +242,13 @@ class Trainer:
                 if self.config.save_model:
                     self.save_agent(self._one_seed(state, index), seed, t_env, "best", values)
         self.reporter.rows(rows)
+        self.reporter.tested(progress.last_test, self._headline(progress))
         progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
+
+    def _headline(self, progress: Progress) -> dict[str, float]:
+        """The success metric and the return of the newest test, averaged over seeds."""
+        names = (f"test_{self.program.success_metric}_mean", "test_return_mean")
+        return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
 
     def _compare_controls(self, state: RunState, progress: Progress) -> None:
         """How much worse the games of the newest test go without what the opponent model says: `..._drop`."""
@@ -333,12 +342,6 @@ class Trainer:
             raise KeyboardInterrupt
         self._interrupted = True
         self.reporter.say("stopping after this chunk and saving (Ctrl-C again to quit at once)")
-
-
-def _headline(progress: Progress) -> dict[str, float]:
-    """The newest test metrics averaged over seeds."""
-    names = progress.newest_test[0]
-    return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
 
 
 class _SignalFlag:

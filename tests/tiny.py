@@ -56,13 +56,13 @@ def weights(agent: Path) -> dict[str, np.ndarray]:
     return load_file(agent / "weights.safetensors")
 
 
-def tiny_agent(folder: Path, config: Config, seed: int) -> Path:
+def tiny_agent(folder: Path, config: Config, seed: int, t_env: int = 100) -> Path:
     """An agent folder with weights drawn by NumPy: compiling their initialisation would take seconds."""
     env = make_env(config.env, **config.env_args)
     shapes = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
     rng = np.random.default_rng(seed)
     policy = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype), shapes)
-    return save_agent(folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), vars(env.spec)))
+    return save_agent(folder, policy, AgentCard(config.name, seed, t_env, config.model_dump(), vars(env.spec)))
 
 
 def tiny_pool(folder: Path, seeds: Sequence[int] = (11, 12), scripted: str | None = None, **changes: Any) -> Pool:

@@ -28,7 +28,7 @@ def make_game() -> VecEnv:
 def main(steps: int = 8192) -> tuple[float, float]:
     """Trains for `steps` agent steps; returns the mean return per agent before and after."""
     env = make_game()
-    model = PPO("MultiInputPolicy", env, n_steps=64, batch_size=256, seed=0, device="cpu")
+    model = PPO("MultiInputPolicy", env, n_steps=64, batch_size=256, device="cpu")
     before, _ = evaluate_policy(model, env, n_eval_episodes=64)
     model.learn(steps)
     after, _ = evaluate_policy(model, env, n_eval_episodes=64)
@@ -39,5 +39,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=8192)
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     before, after = main(parser.parse_args().steps)
     print(f"Stable-Baselines3: return per agent {before:.3f} untrained, {after:.3f} trained")

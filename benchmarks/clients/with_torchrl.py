@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from tensordict.nn import TensorDictModule, TensorDictSequential
+from tensordict.nn import TensorDictModule
 from torch import nn
 from torchrl.collectors import Collector
 from torchrl.envs import PettingZooWrapper, RewardSum, TransformedEnv
@@ -26,7 +26,7 @@ GROUP = "agents"
 def make_game(name: str, **options: object) -> TransformedEnv:
     """A built-in game as TorchRL sees it: one group of agents, with a mask of legal actions."""
     game = omg.make(name, api="pettingzoo", seed=0, **options)
-    env = PettingZooWrapper(env=game, group_map={GROUP: game.possible_agents}, use_mask=True, categorical_actions=True)
+    env = PettingZooWrapper(env=game, group_map={GROUP: game.possible_agents}, categorical_actions=True)
     return TransformedEnv(env, RewardSum(in_keys=[(GROUP, "reward")], out_keys=[(GROUP, "episode_reward")]))
 
 
@@ -37,17 +37,14 @@ def main(updates: int = 8, frames: int = 480) -> tuple[float, float]:
     check_env_specs(env)
     width = env.observation_spec[GROUP, "observation", "observation"].shape[-1]
     actions = env.full_action_spec[GROUP, "action"].space.n
-    seen, mask = (GROUP, "observation", "observation"), (GROUP, "observation", "action_mask")
+    seen = (GROUP, "observation", "observation")
 
     def network(outputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(width, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
 
     policy = ProbabilisticActor(
-        TensorDictSequential(
-            TensorDictModule(network(actions), in_keys=[seen], out_keys=[(GROUP, "logits")]),
-            TensorDictModule(lambda legal: legal.bool(), in_keys=[mask], out_keys=[(GROUP, "mask")]),
-        ),
-        in_keys={"logits": (GROUP, "logits"), "mask": (GROUP, "mask")},
+        TensorDictModule(network(actions), in_keys=[seen], out_keys=[(GROUP, "logits")]),
+        in_keys={"logits": (GROUP, "logits"), "mask": (GROUP, "action_mask")},
         out_keys=[(GROUP, "action")],
         spec=env.full_action_spec[GROUP, "action"],
         distribution_class=MaskedCategorical,
@@ -81,7 +78,7 @@ def main(updates: int = 8, frames: int = 480) -> tuple[float, float]:
             total.backward()
             nn.utils.clip_grad_norm_(loss.parameters(), 1.0)
             optimizer.step()
-        print(f"return per agent {returns[-1]:.3f}  loss {float(total):.3f}", flush=True)
+        print(f"return per agent {returns[-1]:.3f}  loss {total.item():.3f}", flush=True)
     collector.shutdown()
     return returns[0], returns[-1]
 

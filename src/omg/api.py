@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +14,23 @@ from omg.config import Config, adjust, resolve
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
-from omg.errors import UserError
+from omg.errors import UserError, unknown_name
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
+from omg.runners import OWN_RETURN
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
 from omg.training.program import Program
 
-__all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
+__all__ = [
+    *("Agent", "Run", "Table"),
+    *("bench", "evaluate", "load", "load_seeds", "make", "plot", "resume", "train", "train_config"),
+]
+WHICH = ("last", "best")
+"""The agents that a run keeps of every seed."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,18 @@ class Run:
     status: str
     """finished, stopped (early stop) or interrupted (Ctrl-C)."""
 
+    def __repr__(self) -> str:
+        config = self.config
+        seeds = f"seed {config.seed}" + (f" to {config.seed + config.seeds - 1}" if config.seeds > 1 else "")
+        tests = self.best
+        best = f", best {self.success_metric} {sum(tests.column('value')) / len(tests):.4g}" if len(tests) else ""
+        return f"Run({config.name} in {config.env}, {seeds}, {self.status}{best}; {self.folder})"
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration it was started with."""
+        return RunFolder.open(self.folder).config()
+
     @cached_property
     def metrics(self) -> Table:
         """Tidy metrics: seed, t_env, name, value."""
@@ -43,9 +61,24 @@ class Run:
     @cached_property
     def agents(self) -> list[Agent]:
         """The last agent of every seed."""
-        config = RunFolder.open(self.folder).config()
-        seeds = range(config.seed, config.seed + config.seeds)
-        return [load_agent(RunFolder(self.folder).agent(seed, "last")) for seed in seeds]
+        return load_seeds(self.folder)
+
+    @cached_property
+    def success_metric(self) -> str:
+        """The metric of its tests that tells good from bad play; by it the best agents are chosen."""
+        own = f"test_{OWN_RETURN}_mean"
+        if any(row["name"] == own for row in self.metrics):  # A team, and everybody in it has a reward.
+            return own
+        return f"test_{make_env(self.config.env, **self.config.env_args).spec.success_metric}_mean"
+
+    @property
+    def best(self) -> Table:
+        """The best test of every seed after the start: seed, t_env, name, value."""
+        tests: dict[int, dict[str, Any]] = {}
+        for row in self.metrics.where(name=self.success_metric):
+            if row["t_env"] > 0 and (row["seed"] not in tests or row["value"] > tests[row["seed"]]["value"]):
+                tests[row["seed"]] = row
+        return Table(list(tests.values()))
 
 
 def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
@@ -75,7 +108,12 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         quiet: no output on the screen.
         settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`). An option
             that is also a configuration key goes into `env_args`: `env_args={"obs_last_action": True}`.
+
+    Raises:
+        UserError: a name or a setting cannot be used.
+        TypeError: `config` or `env` is no name.
     """
+    _check_names(config, env)
     overrides = {key: value for key, value in settings.items() if key in Config.model_fields}
     game = resolve(None, env).config.env
     options = {key: value for key, value in settings.items() if key not in Config.model_fields}
@@ -84,6 +122,24 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
             raise unknown_key(key, game)
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
     return train_config(resolve(config, env, overrides).config, quiet=quiet)
+
+
+def _check_names(config: Any, env: Any) -> None:
+    """Refuses objects where names are expected, and says what to write."""
+    if not isinstance(config, str):
+        raise TypeError(
+            f"config: got a {type(config).__name__}, expected the name of an algorithm or team, e.g. 'vdn' (`omg algs` "
+            "lists them). A whole Config goes to omg.api.train_config."
+        )
+    if not isinstance(env, str):
+        spec = getattr(env, "spec", None)
+        name = getattr(spec, "name", None)
+        hint = f"'{name}'" if name in ENVS else "'foraging'"
+        raise TypeError(
+            f"env: got a {type(env).__name__}, expected the name of a game, e.g. omg.train({config!r}, {hint}, ...), "
+            "with the game's options as further keywords; `omg envs` lists them. Games of your own have names too: "
+            "env='gymma' with key='MODULE:CLASS', or env='pettingzoo' with key='MODULE'."
+        )
 
 
 def train_config(config: Config, *, console: Console | None = None, quiet: bool = False) -> Run:
@@ -166,8 +222,29 @@ def load(path: str | Path) -> Agent:
     return load_agent(path)
 
 
+def load_seeds(path: str | Path, which: str = "last") -> list[Agent]:
+    """Loads the agents of all seeds of a run, or the one agent of an agent folder.
+
+    Args:
+        path: folder of a run, of one of its seeds, or of an agent.
+        which: `last` or `best` agent of each seed; an agent folder is what it is.
+
+    Raises:
+        UserError: there is no such agent.
+    """
+    if which not in WHICH:
+        raise unknown_name("agent (which)", which, WHICH)
+    folder = Path(path)
+    prepare(use_cuda=True)
+    if (folder / "config.yaml").is_file():
+        run = RunFolder.open(folder)
+        config = run.config()
+        return [load_agent(run.agent(seed, which)) for seed in range(config.seed, config.seed + config.seeds)]
+    return [load_agent(folder / which if (folder / which).is_dir() else folder)]
+
+
 def evaluate(
-    agent: Agent | str | Path,
+    agent: Agent | Run | str | Path,
     *,
     pool: str | Path | None = None,
     group: str | None = None,
@@ -175,17 +252,19 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
+    which: str = "last",
 ) -> Table:
     """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
 
     Args:
-        agent: an agent, or the folder of an agent or of a run (its best agent plays).
+        agent: an agent, or the folder of an agent or of a run (of its first seed plays the `which` agent).
         pool: folder of the pool that the team-mates are taken from.
         group: how they are put together, e.g. `7_homologue` (see `omg.evaluation.groups`); None for all groups.
         pool_set: set of the pool: `training`, `validation` or `heldout`.
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
+        which: `last` or `best` agent of a run; an agent, or the folder of one, is what it is.
 
     Returns:
         Without a pool one row per metric: metric, mean, std, low, high (95 % interval of the mean), episodes. With a
@@ -194,12 +273,20 @@ def evaluate(
 
     Raises:
         UserError: there is no such agent, pool, set or group, or the agent and the pool do not fit.
+        TypeError: `agent` is neither an agent nor a folder.
     """
+    if isinstance(agent, Run):
+        agent = agent.folder
+    if not isinstance(agent, Agent | str | Path):
+        raise TypeError(
+            f"agent: got a {type(agent).__name__}, expected an agent (omg.load(FOLDER), run.agents), a run or its "
+            "folder. A policy of your own plays in a loop over omg.make(...): see examples/play_random.py."
+        )
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
-    player = agent if isinstance(agent, Agent) else load(agent)
+    player = agent if isinstance(agent, Agent) else load_seeds(agent, which)[0]
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:
         return Table(play_team(player, 256 if episodes is None else episodes, seed, epsilon))
@@ -216,6 +303,33 @@ def evaluate(
         epsilon=epsilon,
     )
     return Table(rows)
+
+
+def plot(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    metric: str = "test_return_mean",
+    output: str | Path = "curves.png",
+    *,
+    interval: bool = False,
+    title: str = "",
+) -> Path:
+    """Draws learning curves of runs, one line per configuration name: the mean over its seeds.
+
+    Args:
+        runs: runs, their folders, or folders that hold runs; one or several.
+        metric: a name from the runs' metrics.csv, e.g. `test_battle_won_mean`.
+        output: the figure, FILE.png, .svg or .pdf; its folder is made if need be.
+        interval: band: 95 % interval of the mean instead of lowest and highest seed.
+        title: heading of the figure.
+
+    Returns:
+        The path of the figure.
+    """
+    from omg.report import plot_curves, run_tables
+
+    several = [runs] if isinstance(runs, Run | str | Path) else runs
+    folders = [one.folder if isinstance(one, Run) else one for one in several]
+    return plot_curves(run_tables(folders), metric, output, band="interval" if interval else "range", title=title)
 
 
 def bench(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from omg import __version__
 from omg.cli import adapt, demo, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.errors import UserError, unknown_name
 
@@ -23,10 +24,26 @@ app = typer.Typer(
     name="omg",
     help="Opponent modelling by subgoal inference: train, evaluate and inspect multi-agent learners.",
     epilog="Example: omg train --config=qmix --env-config=sc2 with env_args.map_name=3m",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"omg {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Opponent modelling by subgoal inference: train, evaluate and inspect multi-agent learners."""
+
+
 for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00", False),
@@ -38,7 +55,7 @@ for _command, _example, _extra in (
     (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (lists.envs, "omg envs sc2", False),
-    (lists.algs, "omg algs", False),
+    (lists.algs, "omg algs qmix", False),
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
     (toy.toy, "omg toy --seeds 10", False),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from omg.cli.progress import show_progress
 from omg.cli.tables import print_table
 from omg.errors import UserError
 
@@ -58,7 +59,7 @@ def adapt(
 
     scripts = [name.strip() for text in players or () for name in text.split(",") if name.strip()]
     console = Console(soft_wrap=True)
-    with console.status("loading") as status:
+    with show_progress("loading") as say:
         found = adaptation.adapt(
             named,
             pool=pool,
@@ -71,7 +72,7 @@ def adapt(
             which=which,
             best_response=best_response or (),
             best_response_steps=train_best_response,
-            say=status.update,
+            say=say,
         )
         table, summary, figure = adaptation.write_adaptation(output, found.rows)
     print_adaptation(f"First {episodes} episodes", found.summary)

@@ -12,6 +12,7 @@ from rich.console import Console
 from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import PartsOption, share_gpu
 from omg.cli.lists import read_words
+from omg.cli.progress import show_progress
 from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError
 
@@ -137,8 +138,8 @@ def crossplay(
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
     console = Console(soft_wrap=True)
-    with console.status("cross-play") as status:
-        table = cross_play_pool(pool, pool_set=set_name, episodes=episodes, seed=seed, say=status.update)
+    with show_progress("cross-play") as say:
+        table = cross_play_pool(pool, pool_set=set_name, episodes=episodes, seed=seed, say=say)
         rows = [{**row, "team": row["mate"]} for row in table.where(metric=chosen)]
         output.mkdir(parents=True, exist_ok=True)
         table.write_csv(output / "crossplay.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +10,17 @@ import typer
 from rich.console import Console
 
 from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
-from omg.cli.tables import Row, print_rows, print_table, with_interval
-from omg.errors import UserError
+from omg.cli.progress import show_progress
+from omg.cli.tables import Row, print_rows, print_table, shown, with_interval
+from omg.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from omg.api import Run
+    from omg.api import Agent, Run
     from omg.tracking import Table
+
+
+_MOST_TESTS = 12
+"""Most rows of the last test; where there are more, the means over its episodes are shown."""
 
 
 def train(
@@ -53,30 +58,37 @@ def evaluate(
     pool: Annotated[
         Path | None, typer.Option("--pool", metavar="POOL", help="Play in one seat beside players of this pool.")
     ] = None,
-    set_name: Annotated[str, typer.Option("--set", help="Set of the pool: training, validation, heldout.")] = "heldout",
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="Set of the pool: training, validation, heldout (the default).")
+    ] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Group of teams, e.g. 7_homologue; may be repeated.")
     ] = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes: 256, with a pool 100 per team.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the games.")] = 0,
-    which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed that meets the pool.")] = "last",
+    which: Annotated[
+        str | None, typer.Option(metavar="last|best", help="Agent of each seed of a run that plays (last).")
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
     csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table here.")] = None,
 ) -> None:
     """Play test episodes with trained agents and print the results.
 
-    Without --pool an agent plays in all seats. With --pool all seeds of every run play one seat beside the same teams
-    from the same starts, and the runs are compared with the first one.
+    All seeds of a run play, each with its last agent; --which best takes those with the best test instead. Without
+    --pool an agent plays in all seats. With --pool it plays one seat beside the same teams from the same starts, and
+    the runs are compared with the first one.
     """
+    _check_which(runs, which)
     if pool is None:
-        for option, given in (("--group", group), ("--metric", metric)):
+        for option, given in (("--set", set_name), ("--group", group), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
-        table = _evaluate_alone(runs, episodes, seed, greedy)
+        table = _evaluate_alone(runs, episodes, seed, which or "last", greedy)
     else:
         if not greedy:
             raise UserError("--explore: with --pool agents play their best actions.")
+        set_name, which = set_name or "heldout", which or "last"
         table = _evaluate_with_pool(runs, pool, set_name, group, episodes or 100, seed, which, metric)
     if csv is not None:
         try:
@@ -85,16 +97,40 @@ def evaluate(
             raise UserError(f"--csv: cannot write '{csv}' ({error.strerror}).") from None
 
 
-def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, greedy: bool) -> Table:
+def _check_which(runs: list[Path], which: str | None) -> None:
+    """Refuses a `--which` that is no such agent, or that has nothing to choose from."""
+    if which is None:
+        return
+    if which not in ("last", "best"):
+        raise unknown_name("agent (--which)", which, ("last", "best"))
+    for run in runs:
+        if (run / "agent.json").is_file():
+            raise UserError(f"--which: got '{which}', but {run} is one agent and no run. Leave --which out.")
+
+
+def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, which: str, greedy: bool) -> Table:
     from omg import api
     from omg.tracking import Table
 
     found: list[dict[str, Any]] = []
     for run in runs:
-        table = api.evaluate(run, episodes=episodes, seed=seed, greedy=greedy)
-        print_rows(f"{run}: {table[0]['episodes']} episodes", table)
-        found += [{"run": str(run), **row} if len(runs) > 1 else row for row in table]
+        agents = api.load_seeds(run, which)
+        for agent in agents:
+            table = api.evaluate(agent, episodes=episodes, seed=seed, greedy=greedy)
+            games = f"{table[0]['episodes']} episodes (games of --seed {seed})"
+            print_rows(f"{run}: {which_agents([agent], run, which)}, {games}", table)
+            place = {"run": str(run)} if len(runs) > 1 else {}
+            found += [{**place, **({"seed": agent.card.seed} if len(agents) > 1 else {}), **row} for row in table]
     return Table(found)
+
+
+def which_agents(agents: Sequence[Agent], run: Path, which: str) -> str:
+    """Who plays, in words: `seed 1, last agent (t_env 2,065)`."""
+    kind = "" if (run / "agent.json").is_file() else f", {which} agent{'s' if len(agents) > 1 else ''}"
+    seeds = ", ".join(str(agent.card.seed) for agent in agents)
+    steps = sorted({agent.card.t_env for agent in agents})
+    trained = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    return f"seed{'s' if len(agents) > 1 else ''} {seeds}{kind} (t_env {trained})"
 
 
 def _evaluate_with_pool(
@@ -107,13 +143,10 @@ def _evaluate_with_pool(
     which: str,
     metric: str | None,
 ) -> Table:
-    from omg.errors import unknown_name
     from omg.evaluation import group_names
     from omg.experiments.evaluation import evaluate_runs, run_labels
     from omg.pools import Pool
 
-    if which not in ("last", "best"):
-        raise unknown_name("agent (--which)", which, ("last", "best"))
     opened = Pool.open(pool)
     opened.members(set_name)
     known = group_names(opened.spec.n_agents)
@@ -121,8 +154,8 @@ def _evaluate_with_pool(
         if name not in known:
             raise unknown_name(f"group (--group) of a game with {opened.spec.n_agents} seats:", name, known)
     labels = run_labels(runs)
-    console = Console(soft_wrap=True)
-    with console.status("loading") as status:
+    who: list[str] = []
+    with show_progress("loading") as say:
         table = evaluate_runs(
             labels,
             pool,
@@ -131,14 +164,16 @@ def _evaluate_with_pool(
             episodes=episodes,
             seed=seed,
             which=which,
-            say=status.update,
+            say=say,
+            begin=lambda one: who.append(f"{one.label}: {which_agents(one.agents, labels[one.label], which)}"),
         )
     _print_scores(
-        f"{opened.where}, set {set_name}, {episodes} episodes per team",
+        f"{opened.where}, set {set_name}, {episodes} episodes per team (games of --seed {seed})",
         table,
         metric or opened.spec.success_metric,
         list(labels),
     )
+    Console(soft_wrap=True).print("\n".join(who), markup=False, highlight=False)
     return table
 
 
@@ -183,10 +218,31 @@ def bench(
 
 
 def _print_run(run: Run) -> None:
-    rows = final_tests(run.metrics)
-    if rows:
-        print_table("Last test", ("metric", "t_env", "mean over seeds", "lowest", "highest"), rows)
-    Console(soft_wrap=True).print(f"Run folder: {run.folder}", markup=False, highlight=False)
+    """What matters of the last test, the best one, where all the rest is, and what to type next."""
+    tests = {row[0]: row for row in final_tests(run.metrics)}
+    names = sorted(tests, key=lambda name: name != run.success_metric)  # Stable: it first, all others as they were.
+    if len(names) > _MOST_TESTS:
+        names = [name for name in names if name.endswith("_mean")]
+    lines: list[str] = []
+    if names:
+        columns = ("metric", "t_env", "mean over seeds", "lowest", "highest")
+        print_table("Last test", columns, [tests[name] for name in names])
+    if len(names) < len(tests):
+        lines.append(f"{len(tests) - len(names)} more metrics of the tests: {run.folder / 'metrics.csv'}")
+    best = run.best
+    if len(best):
+        values, steps = best.column("value"), sorted(best.column("t_env"))
+        mean = f"{shown(sum(values) / len(values))} {'' if len(best) == 1 else f'(mean of {len(best)} seeds) '}"
+        place = f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
+        lines.append(f"Best test: {run.success_metric} {mean}at t_env {place}")
+    lines.append(f"Run folder: {run.folder}")
+    following = {
+        "Continue": f"omg resume {run.folder}" if run.status == "interrupted" else "",
+        "Evaluate": f"omg evaluate {run.folder}" if (run.folder / "agents").is_dir() else "",
+        "Draw": f"omg plot {run.folder} --metric {run.success_metric}" if len(best) else "",
+    }
+    lines += [f"{what}: {command}" for what, command in following.items() if command]
+    Console(soft_wrap=True).print("\n".join(lines), markup=False, highlight=False)
     if run.status == "interrupted":
         raise typer.Exit(130)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -12,21 +12,31 @@ from rich.table import Table
 from rich.text import Text
 
 Row = Mapping[str, Any]
+_ENDLESS = 100_000
+"""Columns of an output that no terminal shows."""
 
 
 def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[Any]]) -> None:
-    """Prints groups of rows under a title; numbers stand to the right, long texts wrap."""
+    """Prints groups of rows under a title; numbers stand to the right, long texts wrap.
+
+    What a row is about stands in its first column and is never broken. Where no terminal is, nothing is: lines are as
+    long as they need to be, for `grep` and files.
+    """
     rows = [row for group in groups for row in group]
+    console = Console()
+    if not console.is_terminal:
+        console.width = _ENDLESS
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
-        table.add_column(column, justify="right" if numeric and rows else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if numeric and rows else "left"
+        table.add_column(column, justify=side, overflow="fold", no_wrap=index == 0)
     for group in groups:
         for row in group:
             # Text, not str: square brackets in values are not markup.
             table.add_row(*(Text(shown(value)) for value in row))
         table.add_section()
-    Console().print(table)
+    console.print(table)
 
 
 def print_rows(title: str, rows: Iterable[Row]) -> None:

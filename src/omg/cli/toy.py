@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from omg.cli.progress import show_progress
 from omg.cli.tables import print_rows
 
 
@@ -35,8 +36,8 @@ def toy(
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
     console = Console(soft_wrap=True)
-    with console.status("toy grid") as status:
-        table = toy_experiment(args, seeds=seeds, episodes=episodes, seed=seed, progress=status.update)
+    with show_progress("toy grid") as say:
+        table = toy_experiment(args, seeds=seeds, episodes=episodes, seed=seed, progress=say)
         paths = write_results(table, args, output)
     print_rows("Games until greedy play earns 90 % of the best return, medians over seeds", speed_rows(table, args))
     print_rows("Share of the entries within 10 % of exact, in %, s = both cells", formed_rows(table))

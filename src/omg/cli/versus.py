@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.lists import EnvConfigOption, read_words
+from omg.cli.progress import show_progress
 from omg.cli.tables import print_table, with_interval
 from omg.errors import UserError, unknown_name
 
@@ -52,7 +53,7 @@ def versus(
     from omg.report.figures import plot_cross_play
 
     console = Console(soft_wrap=True)
-    with console.status("loading") as status:
+    with show_progress("loading") as say:
         played = play_versus(
             left,
             right,
@@ -61,7 +62,7 @@ def versus(
             episodes=episodes,
             seed=seed,
             env_args=env_args,
-            say=status.update,
+            say=say,
         )
         output.mkdir(parents=True, exist_ok=True)
         played.table.write_csv(output / "versus.csv")

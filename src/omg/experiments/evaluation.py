@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from omg.api import load_seeds
 from omg.config import Config
 from omg.controllers import build_mac
 from omg.controllers.scripted import build_scripted
@@ -16,7 +17,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
 from omg.evaluation.comparison import NO_SEED
-from omg.pools import Agent, AgentCard, Pool, load_agent
+from omg.pools import Agent, AgentCard, Pool
 from omg.tracking import RunFolder, Table
 from omg.training.device import prepare
 
@@ -44,14 +45,8 @@ def load_contestants(label: str, path: str | Path, which: str = "last") -> Conte
     Raises:
         UserError: there is no agent.
     """
-    folder = Path(path)
-    if not (folder / "config.yaml").is_file():
-        agent = load_agent(folder)
-        return Contestants(label, (agent.card.seed,), (agent,))
-    run = RunFolder.open(folder)
-    config = run.config()
-    seeds = tuple(range(config.seed, config.seed + config.seeds))
-    return Contestants(label, seeds, tuple(load_agent(run.agent(seed, which)) for seed in seeds))
+    agents = tuple(load_seeds(path, which))
+    return Contestants(label, tuple(agent.card.seed for agent in agents), agents)
 
 
 def run_labels(paths: Sequence[str | Path]) -> dict[str, Path]:
@@ -81,6 +76,7 @@ def evaluate_runs(
     which: str = "last",
     scripted: Sequence[str] = (),
     say: Say = lambda message: None,
+    begin: Callable[[Contestants], None] = lambda contestants: None,
 ) -> Table:
     """Plays runs with the teams of a pool: all on the same teams, seats, starts and random numbers.
 
@@ -94,6 +90,7 @@ def evaluate_runs(
         which: `last` or `best` agent of each training seed.
         scripted: Scripted players to add as further agents, e.g. `random` as a floor.
         say: Told what is done.
+        begin: Given the agents of each run before they play.
 
     Returns:
         Tidy scores: agent, seed, group, team, episodes, metric, mean.
@@ -113,7 +110,8 @@ def evaluate_runs(
         arena.check(one, pool_set)
     rows: list[dict[str, Any]] = []
     for one in contestants:
-        what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
+        begin(one)
+        what = f"{one.label}: {len(one.seeds)} seed(s), {which} agents, with the set {pool_set}"
         say(what)
         rows += arena.scores(one, pool_set, groups, episodes, seed, _counted(what, say))
     for script in scripted:

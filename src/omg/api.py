@@ -14,12 +14,12 @@ from omg.config import Config, adjust, resolve
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
 from omg.runners import OWN_RETURN
-from omg.tracking import RunFolder, RunReporter, Table, check_trackers
+from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
@@ -29,8 +29,6 @@ __all__ = [
     *("Agent", "Run", "Table"),
     *("bench", "evaluate", "load", "load_seeds", "make", "plot", "resume", "train", "train_config"),
 ]
-WHICH = ("last", "best")
-"""The agents that a run keeps of every seed."""
 
 
 @dataclass(frozen=True)
@@ -220,27 +218,6 @@ def load(path: str | Path) -> Agent:
     """Loads the best agent of a run folder, or any agent folder."""
     prepare(use_cuda=True)
     return load_agent(path)
-
-
-def load_seeds(path: str | Path, which: str = "last") -> list[Agent]:
-    """Loads the agents of all seeds of a run, or the one agent of an agent folder.
-
-    Args:
-        path: folder of a run, of one of its seeds, or of an agent.
-        which: `last` or `best` agent of each seed; an agent folder is what it is.
-
-    Raises:
-        UserError: there is no such agent.
-    """
-    if which not in WHICH:
-        raise unknown_name("agent (which)", which, WHICH)
-    folder = Path(path)
-    prepare(use_cuda=True)
-    if (folder / "config.yaml").is_file():
-        run = RunFolder.open(folder)
-        config = run.config()
-        return [load_agent(run.agent(seed, which)) for seed in range(config.seed, config.seed + config.seeds)]
-    return [load_agent(folder / which if (folder / which).is_dir() else folder)]
 
 
 def evaluate(

@@ -26,7 +26,7 @@ def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[A
     console = Console()
     if not console.is_terminal:
         console.width = _ENDLESS
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
         side: Literal["left", "right"] = "right" if numeric and rows else "left"
@@ -36,6 +36,8 @@ def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[A
             # Text, not str: square brackets in values are not markup.
             table.add_row(*(Text(shown(value)) for value in row))
         table.add_section()
+    # By itself: as a part of the table it would be broken where the table ends.
+    console.print(title, style="italic", markup=False, highlight=False, soft_wrap=True)
     console.print(table)
 
 

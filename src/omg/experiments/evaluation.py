@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from omg.api import load_seeds
 from omg.config import Config
 from omg.controllers import build_mac
 from omg.controllers.scripted import build_scripted
@@ -18,7 +17,7 @@ from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
 from omg.evaluation.comparison import NO_SEED
 from omg.pools import Agent, AgentCard, Pool
-from omg.tracking import RunFolder, Table
+from omg.tracking import RunFolder, Table, load_seeds
 from omg.training.device import prepare
 
 Say = Callable[[str], None]
@@ -111,7 +110,7 @@ def evaluate_runs(
     rows: list[dict[str, Any]] = []
     for one in contestants:
         begin(one)
-        what = f"{one.label}: {len(one.seeds)} seed(s), {which} agents, with the set {pool_set}"
+        what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
         say(what)
         rows += arena.scores(one, pool_set, groups, episodes, seed, _counted(what, say))
     for script in scripted:

@@ -11,6 +11,7 @@ import argparse
 import importlib
 import importlib.util
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ RUNS = (
     ("iql", "parallel", "foraging", {}, {"common_reward": False, "batch_size_run": 2}),
 )
 """Algorithm, runner, game, its options, and EPyMARL's settings."""
+SHOWN = ("t_env", "loss", "grad_norm", "return_mean", "total_return_mean", "ep_length_mean", "episode_limit_mean")
+"""What is printed of EPyMARL's statistics."""
 
 
 class LastStats(logging.Handler):
@@ -59,9 +62,10 @@ def train(folder: Path, number: int, t_max: int) -> str:
     log.setLevel(logging.INFO)
     log.addHandler(heard)
     importlib.import_module("run").run(SimpleNamespace(info={}, log_scalar=lambda *_: None), config, log)
-    if "loss" not in heard.text:
+    stats = dict(re.findall(r"(\w+): +([-\d.]+)", heard.text))
+    if "loss" not in stats:
         raise SystemExit(f"{algorithm} in {game}: EPyMARL made no update.")
-    return f"{algorithm}, {runner} runner, {game}: {heard.text}"
+    return f"{algorithm}, {runner} runner, {game}: " + ", ".join(f"{key} {stats[key]}" for key in SHOWN if key in stats)
 
 
 def make_game(key: str, **options: Any) -> Any:

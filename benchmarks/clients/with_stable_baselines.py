@@ -25,7 +25,7 @@ def make_game() -> VecEnv:
     return VecMonitor(supersuit.concat_vec_envs_v1(agents, 4, num_cpus=1, base_class="stable_baselines3"))
 
 
-def main(steps: int = 8192) -> tuple[float, float]:
+def main(steps: int = 40_000) -> tuple[float, float]:
     """Trains for `steps` agent steps; returns the mean return per agent before and after."""
     env = make_game()
     model = PPO("MultiInputPolicy", env, n_steps=64, batch_size=256, device="cpu")
@@ -37,7 +37,7 @@ def main(steps: int = 8192) -> tuple[float, float]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=8192)
+    parser.add_argument("--steps", type=int, default=40_000)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     before, after = main(parser.parse_args().steps)

@@ -21,7 +21,7 @@ from omg.training.summary import Row
 
 _HEADER = b"seed,t_env,name,value\n"
 _QUIET_SECONDS = 10.0
-"""Without a terminal, progress is a line at most this often."""
+"""Without a terminal, progress between tests is a line at most this often."""
 
 
 class RunReporter:
@@ -92,14 +92,13 @@ class RunReporter:
         self.newest_speed, self.headline = speed, headline
         self._move(speed.t_env)
         if time.monotonic() - self.last_line > _QUIET_SECONDS:
-            self._line(speed.t_env)
+            self._line(speed.t_env, {})  # The test at this step, if there is one, comes after it.
 
     def tested(self, t_env: int, headline: dict[str, float]) -> None:
-        """Shows a test as soon as it is done; each has a line in the console log, and the last one everywhere."""
+        """Shows a test as soon as it is done; each has a line of its own, with the values that it brought."""
         self.headline = headline
         self._move(t_env)
-        last = t_env >= self.config.t_max
-        self._line(t_env, on_screen=last or time.monotonic() - self.last_line > _QUIET_SECONDS)
+        self._line(t_env, headline)
 
     def _move(self, t_env: int) -> None:
         """Moves the bar; beside it stands the first of the newest test's values, and what more 80 columns hold."""
@@ -114,16 +113,15 @@ class RunReporter:
             return []
         return [f"{speed.steps_per_second:,.0f} steps/s", f"{speed.updates_per_second:,.1f} updates/s"]
 
-    def _line(self, t_env: int, on_screen: bool = True) -> None:
+    def _line(self, t_env: int, headline: dict[str, float]) -> None:
         """The progress as a line of the console log and, without a terminal, of the screen."""
-        scores = [f"{name} {value:.3f}" for name, value in self.headline.items()]
+        scores = [f"{name} {value:.3f}" for name, value in headline.items()]
         line = "  ".join((f"t_env {t_env:,}/{self.config.t_max:,}", *scores, *self._pace()))
         self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
         self.log.flush()
-        if on_screen:
-            self.last_line = time.monotonic()
-            if not self.console.is_terminal:
-                self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self.last_line = time.monotonic()
+        if not self.console.is_terminal:
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def position(self) -> int:
         """Bytes of metrics written so far, safely on disk."""

@@ -69,6 +69,10 @@ def test_a_run_without_tests_has_no_best_one(tmp_path: Path) -> None:
     assert repr(run) == f"Run(iql in foraging, seed 1, interrupted; {run.folder})"
 
 
+def test_a_run_whose_folder_is_gone_can_be_named(tmp_path: Path) -> None:
+    assert repr(omg.Run(tmp_path / "gone", "finished")) == f"Run(finished; {tmp_path / 'gone'})"
+
+
 def test_an_agent_says_what_it_is(run: omg.Run) -> None:
     assert [repr(agent) for agent in run.agents] == [
         "Agent(iql for foraging 4x4-2p-1f: 2 seats, seed 1, t_env 200)",

@@ -194,6 +194,7 @@ def test_progress_without_a_terminal_is_a_line_for_every_test_and_now_and_then_o
         for t_env in (10, 20):
             report.speed(Speed(t_env, 1234.5, 67.8, 0.25), {"test_return_mean": 0.25})
         report.tested(20, {"test_return_mean": 0.5})
+        report.speed(Speed(120, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5})
         report.speed(Speed(1000, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5})
         report.tested(1000, {"test_return_mean": 0.75})
         monkeypatch.undo()
@@ -208,7 +209,7 @@ def test_progress_without_a_terminal_is_a_line_for_every_test_and_now_and_then_o
     assert [line.split(" ", 2)[2] for line in folder.console_file.read_text().splitlines()] == shown
     header, *lines = folder.speed_file.read_text().splitlines()
     assert header == "t_env,env_steps_per_second,updates_per_second,host_share"
-    assert lines == [f"{t_env},1234.5,67.80,0.2500" for t_env in (10, 20, 1000)]
+    assert lines == [f"{t_env},1234.5,67.80,0.2500" for t_env in (10, 20, 120, 1000)]
 
 
 def test_the_bar_shows_a_test_as_soon_as_it_is_done(folder: RunFolder):

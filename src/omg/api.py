@@ -40,6 +40,12 @@ class Run:
     """finished, stopped (early stop) or interrupted (Ctrl-C)."""
 
     def __repr__(self) -> str:
+        try:
+            return self._words()
+        except UserError:  # Moved or damaged: it can still be named.
+            return f"Run({self.status}; {self.folder})"
+
+    def _words(self) -> str:
         config = self.config
         seeds = f"seed {config.seed}" + (f" to {config.seed + config.seeds - 1}" if config.seeds > 1 else "")
         tests = self.best

@@ -40,6 +40,7 @@ class RunReporter:
         self.last_line = -math.inf
         self.newest_speed: Speed | None = None
         self.headline: dict[str, float] = {}
+        self.tested_at: int | None = None
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -91,12 +92,15 @@ class RunReporter:
         self.speeds.flush()
         self.newest_speed, self.headline = speed, headline
         self._move(speed.t_env)
+        soon = self.config.t_max if self.tested_at is None else self.tested_at + self.config.test_interval
+        if speed.t_env >= min(soon, self.config.t_max):
+            return  # A test comes next, and has its own line.
         if time.monotonic() - self.last_line > _QUIET_SECONDS:
-            self._line(speed.t_env, {})  # The test at this step, if there is one, comes after it.
+            self._line(speed.t_env, {})
 
     def tested(self, t_env: int, headline: dict[str, float]) -> None:
         """Shows a test as soon as it is done; each has a line of its own, with the values that it brought."""
-        self.headline = headline
+        self.headline, self.tested_at = headline, t_env
         self._move(t_env)
         self._line(t_env, headline)
 

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -18,6 +19,7 @@ from omg.cli.lists import complete_algorithm, complete_env, page_of
 from omg.cli.tables import print_table
 from omg.config import algorithm_names, env_config_names
 from omg.config.layers import summary
+from omg.tracking import Table
 from test_python_api import metrics, run_folder
 from tiny import tiny_agent, tiny_config, tiny_pool
 
@@ -60,6 +62,21 @@ def test_a_run_ends_with_what_matters_and_what_to_type(
     ]
     monkeypatch.setattr("omg.api.resume", lambda folder, console: omg.Run(run, "interrupted"))
     assert f"Continue: omg resume {run}" in printed(["resume", str(run)], capsys, code=130)
+
+
+def test_what_to_type_fits_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = run_folder(tmp_path / "run", metrics((1, 5, "test_return_mean", 0.5)))
+    (folder / "agents").mkdir()
+    team = tiny_config(folder, "1pool1iql", init_param_path="POOL")
+    hosted = tiny_config(folder).model_copy(update={"env": "gymma", "env_args": {"key": "own_game:Meeting"}})
+    for config, command in ((team, f"Evaluate: omg evaluate {folder} --pool POOL"), (hosted, "")):
+        run = SimpleNamespace(folder=folder, status="finished", metrics=[], best=Table([]), success_metric="")
+        run.config = config
+        monkeypatch.setattr("omg.api.resume", lambda folder_, console, run=run: run)
+        lines = printed(["resume", str(folder)], capsys)
+        assert lines[1:] == ([command] if command else []), "games on the host cannot be evaluated"
 
 
 def test_few_metrics_are_all_shown(

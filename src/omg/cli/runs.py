@@ -219,6 +219,8 @@ def bench(
 
 def _print_run(run: Run) -> None:
     """What matters of the last test, the best one, where all the rest is, and what to type next."""
+    from omg.envs import plays_on_host
+
     tests = {row[0]: row for row in final_tests(run.metrics)}
     names = sorted(tests, key=lambda name: name != run.success_metric)  # Stable: it first, all others as they were.
     if len(names) > _MOST_TESTS:
@@ -236,12 +238,13 @@ def _print_run(run: Run) -> None:
         place = f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
         lines.append(f"Best test: {run.success_metric} {mean}at t_env {place}")
     lines.append(f"Run folder: {run.folder}")
-    following = {
-        "Continue": f"omg resume {run.folder}" if run.status == "interrupted" else "",
-        "Evaluate": f"omg evaluate {run.folder}" if (run.folder / "agents").is_dir() else "",
-        "Draw": f"omg plot {run.folder} --metric {run.success_metric}" if len(best) else "",
-    }
-    lines += [f"{what}: {command}" for what, command in following.items() if command]
+    if run.status == "interrupted":
+        lines.append(f"Continue: omg resume {run.folder}")
+    if (run.folder / "agents").is_dir() and not plays_on_host(run.config.env, run.config.env_args):
+        mates = f" --pool {run.config.init_param_path}" if run.config.team and run.config.init_param_path else ""
+        lines.append(f"Evaluate: omg evaluate {run.folder}{mates}")
+    if len(best):
+        lines.append(f"Draw: omg plot {run.folder} --metric {run.success_metric}")
     Console(soft_wrap=True).print("\n".join(lines), markup=False, highlight=False)
     if run.status == "interrupted":
         raise typer.Exit(130)

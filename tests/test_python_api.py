@@ -142,6 +142,17 @@ def test_one_rule_says_which_agent_of_a_run_plays(run: omg.Run) -> None:
         load_seeds(run.folder, "bst")
 
 
+def test_evaluate_follows_the_rule_and_ignores_no_word(run: omg.Run) -> None:
+    other = tiny_agent(run.folder / "agents" / "seed_1" / "best", tiny_config(run.folder), seed=7)
+    last, first = list(omg.evaluate(run, episodes=32)), run.agents[0]
+    assert last == list(omg.evaluate(first, episodes=32)) == list(omg.evaluate(run.folder, episodes=32))
+    best = list(omg.evaluate(run, episodes=32, which="best"))
+    assert best == list(omg.evaluate(other, episodes=32)) != last
+    for agent in (first, other):
+        with pytest.raises(omg.UserError, match=r"^which: got 'best', but .* is one agent and no run\."):
+            omg.evaluate(agent, which="best")
+
+
 # ------------------------------------------------------------------------------------------------------- figures
 
 

@@ -19,7 +19,7 @@ from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
 from omg.runners import OWN_RETURN
-from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
+from omg.tracking import RunFolder, RunReporter, Table, check_trackers, is_agent, load_seeds
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import Trainer
@@ -235,7 +235,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
-    which: str = "last",
+    which: str | None = None,
 ) -> Table:
     """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
 
@@ -247,7 +247,7 @@ def evaluate(
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
-        which: `last` or `best` agent of a run; an agent, or the folder of one, is what it is.
+        which: `last` (the default) or `best` agent of a run; only for runs.
 
     Returns:
         Without a pool one row per metric: metric, mean, std, low, high (95 % interval of the mean), episodes. With a
@@ -265,11 +265,13 @@ def evaluate(
             f"agent: got a {type(agent).__name__}, expected an agent (omg.load(FOLDER), run.agents), a run or its "
             "folder. A policy of your own plays in a loop over omg.make(...): see examples/play_random.py."
         )
+    if which is not None and (isinstance(agent, Agent) or is_agent(agent)):
+        raise UserError(f"which: got '{which}', but {agent} is one agent and no run. Leave which out.")
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
-    player = agent if isinstance(agent, Agent) else load_seeds(agent, which)[0]
+    player = agent if isinstance(agent, Agent) else load_seeds(agent, which or "last")[0]
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:
         return Table(play_team(player, 256 if episodes is None else episodes, seed, epsilon))

@@ -101,10 +101,12 @@ def _check_which(runs: list[Path], which: str | None) -> None:
     """Refuses a `--which` that is no such agent, or that has nothing to choose from."""
     if which is None:
         return
+    from omg.tracking import is_agent
+
     if which not in ("last", "best"):
         raise unknown_name("agent (--which)", which, ("last", "best"))
     for run in runs:
-        if (run / "agent.json").is_file():
+        if is_agent(run):
             raise UserError(f"--which: got '{which}', but {run} is one agent and no run. Leave --which out.")
 
 
@@ -126,7 +128,9 @@ def _evaluate_alone(runs: list[Path], episodes: int | None, seed: int, which: st
 
 def which_agents(agents: Sequence[Agent], run: Path, which: str) -> str:
     """Who plays, in words: `seed 1, last agent (t_env 2,065)`."""
-    kind = "" if (run / "agent.json").is_file() else f", {which} agent{'s' if len(agents) > 1 else ''}"
+    from omg.tracking import is_agent
+
+    kind = "" if is_agent(run) else f", {which} agent{'s' if len(agents) > 1 else ''}"
     seeds = ", ".join(str(agent.card.seed) for agent in agents)
     steps = sorted({agent.card.t_env for agent in agents})
     trained = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"

@@ -6,11 +6,17 @@ from pathlib import Path
 
 from omg.errors import unknown_name
 from omg.pools import Agent, load_agent
+from omg.pools.agents import CARD
 from omg.tracking.folder import RunFolder
 from omg.training.device import prepare
 
 WHICH = ("last", "best")
 """The agents that a run keeps of every seed."""
+
+
+def is_agent(path: str | Path) -> bool:
+    """Whether a folder is that of one agent, which leaves nothing to choose."""
+    return (Path(path) / CARD).is_file()
 
 
 def load_seeds(path: str | Path, which: str = "last") -> list[Agent]:

@@ -124,6 +124,13 @@ def test_commands_exist(path: Path) -> None:
     assert used <= {*COMMANDS, "--help"}
 
 
+def test_messages_of_the_program_name_commands_that_exist() -> None:
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "src" / "omg").rglob("*.py")))
+    named = set(re.findall(r"(?:`|: |with |use )omg ([a-z]+)\b", text))
+    assert {"resume", "evaluate", "train"} <= named
+    assert named - {*COMMANDS} == set()
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=name)
 def test_python_blocks_compile(path: Path) -> None:
     for block in re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL):

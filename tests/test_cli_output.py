@@ -20,8 +20,7 @@ from omg.cli.tables import print_table
 from omg.config import algorithm_names, env_config_names
 from omg.config.layers import summary
 from omg.tracking import Table
-from test_python_api import metrics, run_folder
-from tiny import tiny_agent, tiny_config, tiny_pool
+from tiny import metrics, run_folder, tiny_agent, tiny_config, tiny_pool
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,24 +8,9 @@ from pathlib import Path
 import pytest
 
 import omg
-from omg.components.files import write_text
-from omg.config import write_yaml
 from omg.envs import make_env
 from omg.tracking import Table
-from tiny import GAME, tiny_agent, tiny_config
-
-
-def metrics(*rows: tuple[int, int, str, float]) -> str:
-    lines = [f"{seed},{t_env},{name},{value!r}\n" for seed, t_env, name, value in rows]
-    return "".join(["seed,t_env,name,value\n", *lines])
-
-
-def run_folder(folder: Path, text: str, seeds: int = 1, **changes: object) -> Path:
-    """A run folder as training leaves it, with made-up metrics."""
-    folder.mkdir(parents=True)
-    write_text(folder / "config.yaml", write_yaml(tiny_config(folder, seeds=seeds, **changes).model_dump()))
-    write_text(folder / "metrics.csv", text)
-    return folder
+from tiny import GAME, metrics, run_folder, tiny_agent, tiny_config
 
 
 @pytest.fixture

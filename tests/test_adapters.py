@@ -1,8 +1,9 @@
-"""The PettingZoo and PyMARL interfaces: types, agreement with the game underneath, refusals."""
+"""The PettingZoo, PyMARL and EPyMARL interfaces: types, agreement with the game underneath, refusals."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import warnings
 from typing import Any
@@ -12,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import omg
+from omg.cli import command_names
 from omg.envs.adapters import adapt
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.foraging import Foraging, ForagingArgs
@@ -144,8 +147,10 @@ def test_pymarl_refuses_what_is_illegal(countdown: Countdown) -> None:
         env.step([1, 1])
     with pytest.raises(RuntimeError, match="is over"):
         env.step([1, 1])
-    with pytest.raises(UserError, match="replays"):
+    with pytest.raises(UserError, match="replays") as refused:
         env.save_replay()
+    assert set(re.findall(r"`omg (\w+)", str(refused.value))) <= set(command_names())
+    assert "omg " in str(refused.value)
 
 
 @pytest.mark.parametrize("api", ["pymarl", "pettingzoo"])
@@ -228,5 +233,59 @@ def test_without_pettingzoo_the_extra_is_named(countdown: Countdown, monkeypatch
 
 def test_jax_is_the_game_itself_and_other_names_are_refused(countdown: Countdown) -> None:
     assert adapt(countdown, "jax") is countdown
-    with pytest.raises(UserError, match=r"'petingzoo'. Did you mean 'pettingzoo'\? Allowed: jax, pettingzoo, pymarl"):
+    with pytest.raises(UserError, match=r"'petingzoo'. Did you mean 'pettingzoo'\? Allowed: epymarl, jax, petting"):
         adapt(countdown, "petingzoo")
+
+
+def test_epymarl_speaks_gymnasium(countdown: Countdown) -> None:
+    env = adapt(countdown, "epymarl", seed=1)
+    observations, info = env.reset()
+    assert ([obs.shape for obs in observations], info) == ([(2,), (2,)], {})
+    observations, reward, terminated, truncated, info = env.step(np.array([1, 1]))
+    assert (reward, terminated, truncated, info) == (1.0, False, False, {"battle_won": 0.0})
+    assert [type(value) for value in (reward, terminated, truncated)] == [float, bool, bool]
+    np.testing.assert_array_equal(observations, env.get_obs())
+    assert env.get_state().tolist() == [2.0]
+    env.step([1, 1])
+    assert env.step([0, 1])[1:] == (0.0, True, False, {"battle_won": 1.0})
+    assert env.get_stats()["battles_won"] == 1
+    luck = [float(env.reset(seed=seed)[0][0][1]) for seed in (1, 2, 1)]
+    assert luck[0] == luck[2] != luck[1]
+    with pytest.raises(UserError, match="options: got layout"):
+        env.reset(options={"layout": 1})
+    with pytest.raises(UserError, match=r"common_reward: got False, but countdown 3 has one reward"):
+        adapt(countdown, "epymarl", common_reward=False)
+    with pytest.raises(UserError, match=r"Unknown reward_scalarisation 'man'. Did you mean 'mean'\?"):
+        adapt(countdown, "epymarl", reward_scalarisation="man")
+
+
+def test_epymarl_tells_a_cut_from_an_end_and_adds_rewards_up_as_told(foraging: Foraging) -> None:
+    ways = {"sum": {}, "mean": {"reward_scalarisation": "mean"}, "each": {"common_reward": False}}
+    envs = {name: adapt(foraging, "epymarl", seed=5, **words) for name, words in ways.items()}
+    random, ends, paid = np.random.default_rng(0), set(), 0.0
+    for _ in range(10):
+        for env in envs.values():
+            env.reset()
+        over = False
+        while not over:
+            legal = [np.flatnonzero(row) for row in envs["sum"].get_avail_actions()]
+            actions = [row[-1] if row[-1] == 5 else random.choice(row) for row in legal]
+            results = {name: env.step(actions) for name, env in envs.items()}
+            _, total, terminated, truncated, info = results["sum"]
+            assert (type(results["each"][1]), len(results["each"][1])) == (list, 2)
+            assert total == pytest.approx(sum(results["each"][1])) == pytest.approx(2 * results["mean"][1])
+            assert info.get("episode_limit", False) is truncated
+            assert not any(key.startswith("agent_") for key in info), "runners would log the last step's as a mean"
+            over, paid = terminated or truncated, paid + total
+        ends.add((terminated, truncated))
+    assert ends == {(True, False), (False, True)}
+    assert paid > 0
+
+
+def test_make_takes_epymarls_words() -> None:
+    game = {"rows": 5, "cols": 5, "max_food": 1}
+    env = omg.make("foraging", api="epymarl", seed=3, common_reward=False, reward_scalarisation="sum", **game)
+    env.reset()
+    assert len(env.step([0, 0])[1]) == 2
+    with pytest.raises(UserError, match=r"env_args\.common_reward"):
+        omg.make("foraging", api="pymarl", common_reward=False, **game)

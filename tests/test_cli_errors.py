@@ -13,7 +13,7 @@ import pytest
 import omg
 from omg.cli import command_names, main
 from omg.cli.runs import final_tests
-from omg.cli.tables import print_lines, shown
+from omg.cli.tables import shown
 from omg.config import algorithm_names, parse_config, read_yaml, resolve
 from omg.errors import UserError
 from omg.tracking.table import Table
@@ -49,12 +49,16 @@ def api(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
         return call
 
-    run = SimpleNamespace(folder=Path("results/some_run"), status="finished", metrics=metrics, signal=None)
+    run = SimpleNamespace(folder=Path("some_run"), status="finished", metrics=metrics, signal=None)
+    run.best, run.success_metric = Table(metrics[1:3]), "test_return_mean"
     module = ModuleType("omg.api")
     rows = Table(
         [{"metric": "return", "mean": 0.25, "episodes": 5}, {"metric": "battle_won", "mean": 0.5, "episodes": 5}]
     )
-    for name, result in {"train_config": run, "resume": run, "evaluate": rows, "bench": [{"steps_per_s": 7}]}.items():
+    agents = [SimpleNamespace(card=SimpleNamespace(seed=seed, t_env=1000 * seed)) for seed in (3, 4)]
+    speeds = [{"steps_per_s": 7}]
+    results = {"train_config": run, "resume": run, "evaluate": rows, "load_seeds": agents, "bench": speeds}
+    for name, result in results.items():
         setattr(module, name, note(name, result))
     monkeypatch.setitem(sys.modules, "omg.api", module)
     monkeypatch.setattr(omg, "api", module, raising=False)
@@ -200,7 +204,7 @@ def test_run_that_was_interrupted_and_saved_ends_with_130(
 ) -> None:
     api.run.status = "interrupted"
     assert main(["resume", "results/a"]) == 130
-    assert "Run folder: results/some_run" in capsys.readouterr().out
+    assert "Run folder: some_run" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------------------------ what is printed
@@ -307,7 +311,7 @@ def test_train_hands_over_the_resolved_configuration(
     assert config == resolve("qmix", "sc2", overrides).config
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["test_return_mean", "20", "3.5000", "3", "4"] in lines
-    assert ["Run", "folder:", "results/some_run"] in lines
+    assert ["Run", "folder:", "some_run"] in lines
 
 
 def test_resume_evaluate_and_bench_call_the_api(
@@ -317,23 +321,18 @@ def test_resume_evaluate_and_bench_call_the_api(
     table = tmp_path / "table.csv"
     assert main(["evaluate", "results/a", "--episodes=5", "--seed=2", "--explore", "--csv", str(table)]) == 0
     assert main(["bench", "--seconds=0.5", "map_name=3m", "env_args.step_mul=4"]) == 0
-    assert [call[0] for call in api.calls] == ["resume", "evaluate", "bench"]
+    assert [call[0] for call in api.calls] == ["resume", "load_seeds", "evaluate", "evaluate", "bench"]
     assert api.calls[0][1] == (Path("results/a"),)
-    played = {"episodes": 5, "seed": 2, "greedy": False, "step": None, "obs_adapter": "none", "say": print_lines}
-    assert api.calls[1][1:] == ((Path("results/a"),), played)
-    assert api.calls[2][2] == {"seconds": 0.5, "env": "sc2", "env_args": {"map_name": "3m", "step_mul": 4}}
-    assert table.read_text() == "metric,mean,episodes\nreturn,0.25,5\nbattle_won,0.5,5\n"
+    assert api.calls[1][1] == (Path("results/a"), "last")
+    assert [call[1][0].card.seed for call in api.calls[2:4]] == [3, 4]
+    assert api.calls[2][2] == {"episodes": 5, "seed": 2, "greedy": False}
+    assert api.calls[4][2] == {"seconds": 0.5, "env": "sc2", "env_args": {"map_name": "3m", "step_mul": 4}}
+    assert table.read_text().splitlines()[:2] == ["seed,metric,mean,episodes", "3,return,0.25,5"]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["return", "0.2500", "5"] in lines
-    assert ["results/a:", "5", "episodes"] in lines
+    title = "results/a: seed 4, last agent (t_env 4,000), 5 episodes (games of --seed 2)"
+    assert title.split() in lines
     assert ["7"] in lines
-
-
-def test_several_runs_are_evaluated_one_after_the_other(api: SimpleNamespace, tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    assert main(["evaluate", "results/a", "results/b", "--csv", str(table)]) == 0
-    assert [call[1] for call in api.calls] == [(Path("results/a"),), (Path("results/b"),)]
-    assert table.read_text().splitlines()[:2] == ["run,metric,mean,episodes", "results/a,return,0.25,5"]
 
 
 def test_csv_that_cannot_be_written_is_refused_and_leaves_nothing(

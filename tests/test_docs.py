@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from omg.cli import command_names
+import omg
+from omg.cli import command_names, main
 from omg.config import algorithm_names, env_config_names, resolve, translate
 from omg.config.schema import Config
 from omg.envs import ENVS
+from omg.envs.adapters import ADAPTERS
 from omg.envs.battle import MAPS
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +59,35 @@ def test_every_command_has_a_section() -> None:
     assert sorted(re.findall(r"^## omg (\w+)$", text, re.MULTILINE)) == sorted(COMMANDS)
 
 
+def test_the_list_of_games_is_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["envs"]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.rstrip().splitlines()]
+    assert len(printed) == 4 + len(env_config_names())
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert "\n".join(["$ omg envs", *printed, "```"]) in text
+
+
+def test_a_page_says_how_games_of_predator_prey_end() -> None:
+    game = omg.make("predator_prey", api="pymarl", episode_limit=1)
+    game.reset()
+    over, info = game.step([0, 0, 0, 0])[1:]
+    assert (over, "episode_limit" in info) == (True, False), "it ends, it is not cut"
+    text = (ROOT / "docs" / "environments" / "predator_prey.md").read_text()
+    assert "A game lasts 25 steps and is over then." in text
+    assert "is cut then" not in text
+
+
+def test_the_page_about_clients_names_every_interface_and_script() -> None:
+    text = (ROOT / "docs" / "environments" / "clients.md").read_text()
+    assert [api for api in ADAPTERS if f"\n| `{api}` |" not in text] == []
+    scripts = sorted(path.name for path in (ROOT / "benchmarks" / "clients").glob("*.py"))
+    assert len(scripts) == 3
+    assert [script for script in scripts if f"python benchmarks/clients/{script}" not in text] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     listed = re.findall(r": ([\w/-]+\.md)$", text, re.MULTILINE)
@@ -94,6 +125,13 @@ def test_training_commands_can_be_read(path: Path) -> None:
 def test_commands_exist(path: Path) -> None:
     used = {line.split()[1] for line in shell_lines(path.read_text()) if line.startswith("omg ")}
     assert used <= {*COMMANDS, "--help"}
+
+
+def test_messages_of_the_program_name_commands_that_exist() -> None:
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "src" / "omg").rglob("*.py")))
+    named = set(re.findall(r"(?:`|: |with |use )omg ([a-z]+)\b", text))
+    assert {"resume", "evaluate", "train"} <= named
+    assert named - {*COMMANDS} == set()
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name)

@@ -327,6 +327,7 @@ def test_evaluate_prints_scores_differences_and_a_table(
         "which": "last",
         "step": None,
         "say": asked["say"],
+        "begin": asked["begin"],
     }
     with file.open() as lines:
         assert [row["agent"] for row in csv.DictReader(lines)] == ["agent_1"] * 15 + ["agent_2"] * 15

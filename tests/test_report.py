@@ -74,12 +74,13 @@ def test_figure_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     table = rows(1, (0, 0.0), (10, 1.0))
     with pytest.raises(UserError, match=r"got the ending '.gif'. Allowed: .png, .svg, .pdf"):
         plot_curves({"a": table}, METRIC, tmp_path / "curve.gif")
-    with pytest.raises(UserError, match=r"cannot write .*No such file or directory"):
-        plot_curves({"a": table}, METRIC, tmp_path / "missing" / "curve.png")
     (tmp_path / "taken.png").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*Not a directory|cannot write .*File exists"):
+        plot_curves({"a": table}, METRIC, tmp_path / "file" / "curve.png")
     with pytest.raises(UserError, match=r"cannot write .*directory"):
         plot_curves({"a": table}, METRIC, tmp_path / "taken.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken.png"]
 
 
 def test_runs_of_one_configuration_are_seeds_of_one_curve(tmp_path: Path) -> None:
@@ -107,8 +108,22 @@ def test_plot_command_writes_the_figure_or_one_line(tmp_path: Path, capsys: pyte
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert main(["plot", str(run), "--metric", "loss"]) == 2
     assert capsys.readouterr().err == f"error: Unknown metric 'loss'. Allowed: {METRIC}.\n"
-    assert main(["plot", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path} is not a run folder: it has no config.yaml.\n"
+    (tmp_path / "empty").mkdir()
+    for folder, reason in (("empty", "it has no config.yaml, and there is no run in it"), ("no", "there is no such")):
+        assert main(["plot", str(tmp_path / folder)]) == 2
+        assert capsys.readouterr().err.startswith(f"error: {tmp_path / folder} is not a run folder: {reason}")
+
+
+def test_plot_takes_a_folder_of_runs_and_makes_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, config in (("a", "vdn"), ("deeper/b", "vdn"), ("c", "iql")):
+        (tmp_path / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
+        run_folder(tmp_path / "runs" / name, config, "sc2", rows(1, (0, 0.0), (10, 1.0)))
+    found = run_tables([tmp_path / "runs", tmp_path / "runs" / "a"])
+    assert {label: len({row["seed"] for row in table}) for label, table in found.items()} == {"vdn": 2, "iql": 1}
+    figure = tmp_path / "new" / "place" / "curve.png"
+    assert main(["plot", str(tmp_path / "runs"), "--metric", METRIC, "--output", str(figure)]) == 0
+    assert capsys.readouterr().out == f"Figure: {figure}\n"
+    assert figure.is_file()
 
 
 def test_bars_grow_with_the_share_and_keep_both_ends() -> None:

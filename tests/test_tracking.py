@@ -124,7 +124,7 @@ def test_table(tmp_path: Path):
     assert table.last(name="a") == 0.2
     assert table.last(name="b") is None
     assert len(table.where(seed=3)) == 0
-    assert repr(table) == "Table(2 rows: seed, name, value)"
+    assert repr(table).splitlines()[0] == "Table(2 rows: seed, name, value)"
     table.write_csv(tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_text() == "seed,name,value\n1,a,0.1\n2,a,0.2\n"
 
@@ -182,16 +182,43 @@ def test_lines_can_be_copied_from_the_console(folder: RunFolder):
     assert f" continue with: omg resume {path} [bold]\n" in folder.console_file.read_text()
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(folder: RunFolder):
+def test_progress_without_a_terminal_is_a_line_for_every_test_and_now_and_then_one_between(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+):
     report, screen = reporter(folder, width=300)
+    clock = iter((0.0, 1.0, 12.0, 12.0, 13.0, 14.0, 15.0))
+    monkeypatch.setattr("omg.tracking.reporter.time.monotonic", lambda: next(clock))
     with report:
         report.step("compiling")
-        for t_env in (10, 20, 1000):
-            report.speed(Speed(t_env, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5, "test_ep_length_mean": 3.0})
+        report.tested(0, {"test_return_mean": 0.25})
+        for t_env in (10, 20):
+            report.speed(Speed(t_env, 1234.5, 67.8, 0.25), {"test_return_mean": 0.25})
+        report.tested(20, {"test_return_mean": 0.5})
+        report.speed(Speed(120, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5})
+        report.speed(Speed(1000, 1234.5, 67.8, 0.25), {"test_return_mean": 0.5})
+        report.tested(1000, {"test_return_mean": 0.75})
+        monkeypatch.undo()
     shown = [line for line in screen.getvalue().splitlines() if line]
-    # At the beginning and at the end; in between at most every ten seconds.
-    expected = "test_return_mean 0.500  1,234 steps/s  67.8 updates/s"
-    assert shown == [f"t_env 10/1,000  {expected}", f"t_env 1,000/1,000  {expected}"]
+    pace = "1,234 steps/s  67.8 updates/s"
+    assert shown == [
+        "t_env 0/1,000  test_return_mean 0.250",
+        f"t_env 20/1,000  {pace}",
+        f"t_env 20/1,000  test_return_mean 0.500  {pace}",
+        f"t_env 1,000/1,000  test_return_mean 0.750  {pace}",
+    ]
+    assert [line.split(" ", 2)[2] for line in folder.console_file.read_text().splitlines()] == shown
     header, *lines = folder.speed_file.read_text().splitlines()
     assert header == "t_env,env_steps_per_second,updates_per_second,host_share"
-    assert lines == [f"{t_env},1234.5,67.80,0.2500" for t_env in (10, 20, 1000)]
+    assert lines == [f"{t_env},1234.5,67.80,0.2500" for t_env in (10, 20, 120, 1000)]
+
+
+def test_the_bar_shows_a_test_as_soon_as_it_is_done(folder: RunFolder):
+    screen = io.StringIO()
+    report = RunReporter(folder, folder.config(), Console(file=screen, width=80, force_terminal=True))
+    with report:
+        report.speed(Speed(500, 1234.5, 67.8, 0.25), {"test_score_mean": 0.25})
+        report.tested(500, {"test_reward_per_player_mean": 0.75, "test_return_mean": 3.0})
+        (task,) = report.progress.tasks
+        assert (task.completed, task.total) == (500, 1000)
+    assert "test reward per player 0.750  1,234 steps/s\n" in screen.getvalue(), "80 columns hold all of it"
+    assert "━" * 8 in screen.getvalue()

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load_file
 
-from omg.config import Config, adjust, resolve
+from omg.components.files import write_text
+from omg.config import Config, adjust, resolve, write_yaml
 from omg.controllers import build_mac
 from omg.envs import EnvSpec, make_env
 from omg.pools import AgentCard, Pool, save_agent
@@ -58,13 +59,13 @@ def weights(agent: Path) -> dict[str, np.ndarray]:
     return load_file(agent / "weights.safetensors")
 
 
-def tiny_agent(folder: Path, config: Config, seed: int) -> Path:
+def tiny_agent(folder: Path, config: Config, seed: int, t_env: int = 100) -> Path:
     """An agent folder with weights drawn by NumPy: compiling their initialisation would take seconds."""
     env = make_env(config.env, **config.env_args)
     shapes = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
     rng = np.random.default_rng(seed)
     policy = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), leaf.dtype), shapes)
-    return save_agent(folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), env.spec))
+    return save_agent(folder, policy, AgentCard(config.name, seed, t_env, config.model_dump(), env.spec))
 
 
 def tiny_pool(folder: Path, seeds: Sequence[int] = (11, 12), scripted: str | None = None, **changes: Any) -> Pool:
@@ -78,3 +79,17 @@ def tiny_pool(folder: Path, seeds: Sequence[int] = (11, 12), scripted: str | Non
     if scripted is not None:
         pool.add_scripted(scripted, "training")
     return pool
+
+
+def metrics(*rows: tuple[int, int, str, float]) -> str:
+    """The text of a metrics.csv with these rows."""
+    lines = [f"{seed},{t_env},{name},{value!r}\n" for seed, t_env, name, value in rows]
+    return "".join(["seed,t_env,name,value\n", *lines])
+
+
+def run_folder(folder: Path, text: str, seeds: int = 1, **changes: Any) -> Path:
+    """A run folder as training leaves it, with made-up metrics."""
+    folder.mkdir(parents=True)
+    write_text(folder / "config.yaml", write_yaml(tiny_config(folder, seeds=seeds, **changes).model_dump()))
+    write_text(folder / "metrics.csv", text)
+    return folder

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omg.api import Run, evaluate, load, make, resume, train
+    from omg.api import Agent, Run, Table, evaluate, load, make, plot, resume, train
     from omg.errors import UserError
 
 __version__ = "0.1.0"
-__all__ = ["Run", "UserError", "evaluate", "load", "make", "resume", "train"]
+__all__ = ["Agent", "Run", "Table", "UserError", "evaluate", "load", "make", "plot", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

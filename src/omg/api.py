@@ -17,15 +17,16 @@ from omg.config import Config, adjust, check_stored, resolve
 from omg.config.old_words import is_old_key
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
-from omg.envs.adapters import adapt
+from omg.envs.adapters import OPTIONS, adapt
 from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, load_agent, save_agent, save_prior
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, save_agent, save_prior
 from omg.report.replays import REPLAYS, check_replays, write_replays
+from omg.runners import OWN_RETURN
 from omg.stopping import Stop
-from omg.tracking import RunFolder, RunReporter, Table, check_trackers
+from omg.tracking import RunFolder, RunReporter, Table, check_trackers, is_agent, load_seeds
 from omg.tracking.extension import extend_run, keep_former_best
 from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import chosen_device, prepare
@@ -36,7 +37,10 @@ from omg.training.obs_adapter import save_maps
 from omg.training.program import Program
 from omg.training.saved import agent_at, continued
 
-__all__ = ["Run", "bench", "evaluate", "load", "make", "resume", "train", "train_config"]
+__all__ = [
+    *("Agent", "Run", "Table"),
+    *("bench", "evaluate", "load", "load_seeds", "make", "plot", "resume", "train", "train_config"),
+]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,24 @@ class Run:
     signal: int | None = None
     """The signal that interrupted it, or came when it was about to end anyway."""
 
+    def __repr__(self) -> str:
+        try:
+            return self._words()
+        except UserError:  # Moved or damaged: it can still be named.
+            return f"Run({self.status}; {self.folder})"
+
+    def _words(self) -> str:
+        config = self.config
+        seeds = f"seed {config.seed}" + (f" to {config.seed + config.seeds - 1}" if config.seeds > 1 else "")
+        tests = self.best
+        best = f", best {self.success_metric} {sum(tests.column('value')) / len(tests):.4g}" if len(tests) else ""
+        return f"Run({config.name} in {config.env}, {seeds}, {self.status}{best}; {self.folder})"
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration it was started with."""
+        return RunFolder.open(self.folder).config()
+
     @cached_property
     def metrics(self) -> Table:
         """Tidy metrics: seed, t_env, name, value."""
@@ -57,9 +79,24 @@ class Run:
     @cached_property
     def agents(self) -> list[Agent]:
         """The last agent of every seed."""
-        config = RunFolder.open(self.folder).config()
-        seeds = range(config.seed, config.seed + config.seeds)
-        return [load_agent(RunFolder(self.folder).agent(seed, "last")) for seed in seeds]
+        return load_seeds(self.folder)
+
+    @cached_property
+    def success_metric(self) -> str:
+        """The metric of its tests that tells good from bad play; by it the best agents are chosen."""
+        own = f"test_{OWN_RETURN}_mean"
+        if any(row["name"] == own for row in self.metrics):  # A team, and everybody in it has a reward.
+            return own
+        return f"test_{make_env(self.config.env, **self.config.env_args).spec.success_metric}_mean"
+
+    @property
+    def best(self) -> Table:
+        """The best test of every seed after the start: seed, t_env, name, value."""
+        tests: dict[int, dict[str, Any]] = {}
+        for row in self.metrics.where(name=self.success_metric):
+            if row["t_env"] > 0 and (row["seed"] not in tests or row["value"] > tests[row["seed"]]["value"]):
+                tests[row["seed"]] = row
+        return Table(list(tests.values()))
 
 
 def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
@@ -67,12 +104,18 @@ def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
 
     Args:
         env: a name from `omg envs`.
-        api: `jax` (batched, pure functions), `pettingzoo` (a parallel environment) or `pymarl` (MultiAgentEnv).
+        api: `jax` (batched, pure functions), `pettingzoo` (a parallel environment), `pymarl` (PyMARL's MultiAgentEnv)
+            or `epymarl` (EPyMARL's, with Gymnasium's `reset` and `step`).
         seed: first seed of the stateful interfaces.
-        env_args: options of the game, e.g. `map_name="8m"`.
+        env_args: options of the game, e.g. `map_name="8m"`; with `epymarl` also the two words that EPyMARL hands to
+            every game, `common_reward` and `reward_scalarisation`.
     """
+    words = {key: env_args[key] for key in OPTIONS.get(api, ()) if key in env_args}
+    if words and env in ENVS:  # Foreign games have options of the same names and meaning, and are given them too.
+        own = ENVS[env].args.model_fields
+        env_args = {key: value for key, value in env_args.items() if key not in words or key in own}
     vouch(env_args)
-    return adapt(make_env(env, **env_args), api, seed)
+    return adapt(make_env(env, **env_args), api, seed, **words)
 
 
 def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
@@ -84,7 +127,12 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         quiet: no output on the screen.
         settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`). An option
             that is also a configuration key goes into `env_args`: `env_args={"obs_last_action": True}`.
+
+    Raises:
+        UserError: a name or a setting cannot be used.
+        TypeError: `config` or `env` is no name.
     """
+    _check_names(config, env)
     overrides = {key: value for key, value in settings.items() if key in Config.model_fields or is_old_key(key)}
     game = resolve(None, env).config.env
     options = {key: value for key, value in settings.items() if key not in overrides}
@@ -94,6 +142,24 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
     resolved = resolve(config, env, overrides)
     return train_config(resolved.config, notes=resolved.notes, quiet=quiet)
+
+
+def _check_names(config: Any, env: Any) -> None:
+    """Refuses objects where names are expected, and says what to write."""
+    if not isinstance(config, str):
+        raise TypeError(
+            f"config: got a {type(config).__name__}, expected the name of an algorithm or team, e.g. 'vdn' (`omg algs` "
+            "lists them). A whole Config goes to omg.api.train_config."
+        )
+    if not isinstance(env, str):
+        spec = getattr(env, "spec", None)
+        name = getattr(spec, "name", None)
+        hint = f"'{name}'" if name in ENVS else "'foraging'"
+        raise TypeError(
+            f"env: got a {type(env).__name__}, expected the name of a game, e.g. omg.train({config!r}, {hint}, ...), "
+            "with the game's options as further keywords; `omg envs` lists them. Games of your own have names too: "
+            "env='gymma' with key='MODULE:CLASS', or env='pettingzoo' with key='MODULE'."
+        )
 
 
 def train_config(
@@ -318,7 +384,7 @@ def _load(path: str | Path, step: int | None, obs_adapter: str, say: Callable[[s
 
 
 def evaluate(
-    agent: Agent | str | Path,
+    agent: Agent | Run | str | Path,
     *,
     pool: str | Path | None = None,
     group: str | None = None,
@@ -326,6 +392,7 @@ def evaluate(
     episodes: int | None = None,
     seed: int = 0,
     greedy: bool = True,
+    which: str | None = None,
     step: int | None = None,
     obs_adapter: str = "none",
     say: Callable[[str], None] = print,
@@ -334,13 +401,14 @@ def evaluate(
     """Plays an agent in all seats of its own game or, with a pool, in one seat beside players of that pool.
 
     Args:
-        agent: an agent, or the folder of an agent or of a run (its best agent plays).
+        agent: an agent, or the folder of an agent or of a run (of its first seed plays the `which` agent).
         pool: folder of the pool that the team-mates are taken from.
         group: how they are put together, e.g. `7_homologue` (see `omg.evaluation.groups`); None for all groups.
         pool_set: set of the pool: `training`, `validation` or `heldout`.
         episodes: number of episodes (256), or with a pool of episodes per team (100).
         seed: of teams and games; two agents evaluated with the same seed play the same teams from the same starts.
         greedy: best actions instead of exploring ones.
+        which: `last` (the default) or `best` agent of a run; only for runs.
         step: of a run: its agent at that saved step, as for `load`.
         obs_adapter: `learn` lets everybody who was trained with `obs_is_state` play from observations; see `load`.
         say: told how good the maps are.
@@ -353,7 +421,17 @@ def evaluate(
 
     Raises:
         UserError: there is no such agent, pool, set or group, or the agent and the pool do not fit.
+        TypeError: `agent` is neither an agent nor a folder.
     """
+    if isinstance(agent, Run):
+        agent = agent.folder
+    if not isinstance(agent, Agent | str | Path):
+        raise TypeError(
+            f"agent: got a {type(agent).__name__}, expected an agent (omg.load(FOLDER), run.agents), a run or its "
+            "folder. A policy of your own plays in a loop over omg.make(...): see examples/play_random.py."
+        )
+    if which is not None and (isinstance(agent, Agent) or is_agent(agent)):
+        raise UserError(f"which: got '{which}', but {agent} is one agent and no run. Leave which out.")
     if episodes is not None and episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     if not 0 <= seed < 2**32:
@@ -361,7 +439,7 @@ def evaluate(
     if pool is None and group is not None:
         raise UserError(f"group: got '{group}', but there is no pool whose players could make it. Give pool=POOL.")
     with trusting(trust):
-        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy, step, obs_adapter, say)
+        return _evaluate(agent, pool, group, pool_set, episodes, seed, greedy, which, step, obs_adapter, say)
 
 
 def _evaluate(
@@ -372,6 +450,7 @@ def _evaluate(
     episodes: int | None,
     seed: int,
     greedy: bool,
+    which: str | None,
     step: int | None,
     obs_adapter: str,
     say: Callable[[str], None],
@@ -381,7 +460,10 @@ def _evaluate(
         raise UserError("obs_adapter: give the agent's folder, or load it with omg.load(path, obs_adapter='learn').")
     if step is not None and isinstance(agent, Agent):
         raise UserError(f"step: got {step}, but the agent is loaded already. Give omg.load(RUN, step={step}).")
-    player = agent if isinstance(agent, Agent) else _load(agent, step, obs_adapter, say)
+    if isinstance(agent, Agent):
+        player = agent
+    else:
+        player = load_seeds(agent, which or "last", step=step, obs_adapter=obs_adapter, say=say)[0]
     epsilon = 0.0 if greedy else player.config.epsilon_finish
     if pool is None:
         if obs_adapter == "learn":
@@ -402,6 +484,33 @@ def _evaluate(
         epsilon=epsilon,
     )
     return Table(rows)
+
+
+def plot(
+    runs: Run | str | Path | Sequence[Run | str | Path],
+    metric: str = "test_return_mean",
+    output: str | Path = "curves.png",
+    *,
+    interval: bool = False,
+    title: str = "",
+) -> Path:
+    """Draws learning curves of runs, one line per configuration name: the mean over its seeds.
+
+    Args:
+        runs: runs, their folders, or folders that hold runs; one or several.
+        metric: a name from the runs' metrics.csv, e.g. `test_battle_won_mean`.
+        output: the figure, FILE.png, .svg or .pdf; its folder is made if need be.
+        interval: band: 95 % interval of the mean instead of lowest and highest seed.
+        title: heading of the figure.
+
+    Returns:
+        The path of the figure.
+    """
+    from omg.report import plot_curves, run_tables
+
+    several = [runs] if isinstance(runs, Run | str | Path) else runs
+    folders = [one.folder if isinstance(one, Run) else one for one in several]
+    return plot_curves(run_tables(folders), metric, output, band="interval" if interval else "range", title=title)
 
 
 def bench(

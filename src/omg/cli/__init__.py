@@ -9,11 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from omg import __version__
 from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, runs, toy, versus
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
@@ -51,10 +52,26 @@ app = typer.Typer(
     cls=_Commands,
     help="Opponent modelling by subgoal inference: train, evaluate and inspect multi-agent learners.",
     epilog="Example: omg train --config=qmix --env-config=sc2 with env_args.map_name=3m",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"omg {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Opponent modelling by subgoal inference: train, evaluate and inspect multi-agent learners."""
+
+
 for _command, _example, _extra in (
     (runs.train, "omg train --config=iql --env-config=sc2 with env_args.map_name=8m lr=0.001 --seed=3", True),
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 t_max=4M", True),
@@ -72,7 +89,7 @@ for _command, _example, _extra in (
     (exchange.export, "omg export results/qmix_sc2_3m_seed1 --to pymarl --output models/qmix", False),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (lists.envs, "omg envs sc2", False),
-    (lists.algs, "omg algs", False),
+    (lists.algs, "omg algs qmix", False),
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
     (toy.toy, "omg toy --seeds 10", False),

@@ -10,7 +10,8 @@ import typer
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import TrustOption
-from omg.cli.tables import print_lines, print_table, progress
+from omg.cli.progress import show_progress
+from omg.cli.tables import print_lines, print_table
 from omg.errors import UserError
 
 _MOST_CO_PLAYERS = 8
@@ -68,7 +69,7 @@ def adapt(
     from omg.experiments import adaptation
 
     scripts = [name.strip() for text in players or () for name in text.split(",") if name.strip()]
-    with progress("loading") as say:
+    with show_progress("loading") as say:
         found = adaptation.adapt(
             named,
             pool=pool,

@@ -12,7 +12,8 @@ from rich.console import Console
 from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED, PartsOption, share_gpu
 from omg.cli.lists import TrustOption, read_words, say_old_words
-from omg.cli.tables import print_lines, print_table, progress, with_interval
+from omg.cli.progress import show_progress
+from omg.cli.tables import print_lines, print_table, with_interval
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def crossplay(
         raise unknown_name("metric", chosen, known)
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
-    with progress("cross-play") as say:
+    with show_progress("cross-play") as say:
         table = cross_play_pool(pool, pool_set=set_name, episodes=episodes, seed=seed, say=say)
         rows = [{**row, "team": row["mate"]} for row in table.where(metric=chosen)]
         output.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,12 +15,47 @@ if TYPE_CHECKING:
     from omg.config.layers import Resolved
     from omg.config.overrides import CommandLine
 
+
+def complete_algorithm(incomplete: str) -> list[str]:
+    """The algorithms whose names begin so, for the shell; read off the files, because a shell does not wait for JAX."""
+    return _names_in("algs", incomplete)
+
+
+def complete_env(incomplete: str) -> list[str]:
+    """The games whose names begin so, for the shell."""
+    return _names_in("envs", incomplete)
+
+
+def _names_in(folder: str, incomplete: str) -> list[str]:
+    stems = (file.name.removesuffix(".yaml") for file in files("omg").joinpath("config", folder).iterdir())
+    return sorted(stem for stem in stems if stem.startswith(incomplete) and "." not in stem)
+
+
 ConfigOption = Annotated[
-    str | None, typer.Option("--config", metavar="ALG", help="Algorithm (see `omg algs`) or team.")
+    str | None,
+    typer.Option(
+        "--config", metavar="ALG", help="Algorithm (see `omg algs`) or team.", autocompletion=complete_algorithm
+    ),
 ]
 EnvConfigOption = Annotated[
-    str | None, typer.Option("--env-config", "--env_config", metavar="ENV", help="Game (see `omg envs`).")
+    str | None,
+    typer.Option(
+        "--env-config", "--env_config", metavar="ENV", help="Game (see `omg envs`).", autocompletion=complete_env
+    ),
 ]
+_PAGES = {
+    "d3qn_am": "iql_am",
+    "d3qn_liam": "iql_liam",
+    "d3qn_omg": "iql_omg",
+    "direct_om": "hop",
+    "hop_plus_ppo": "hop_plus",
+    "ippo_am": "ippo",
+    "ippo_liam": "ippo",
+    "ippo_omg": "ippo",
+    "iql_idv": "iql",
+    "ps_ppo": "ppo",
+}
+"""Algorithm -> the algorithm whose page describes it, where that is not its own or, with `_beta`, that without it."""
 
 
 def _trust(value: bool) -> bool:
@@ -42,7 +78,9 @@ TrustOption = Annotated[
 
 
 def envs(
-    name: Annotated[str | None, typer.Argument(help="Show the options (env_args) of this game.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show the options (env_args) of this game.", autocompletion=complete_env)
+    ] = None,
 ) -> None:
     """List the games, or the options of one game."""
     from omg.config.layers import env_config_names, resolve, summary
@@ -71,12 +109,40 @@ def envs(
     )
 
 
-def algs() -> None:
-    """List the algorithms."""
-    from omg.config.layers import algorithm_names, summary
+def algs(
+    name: Annotated[
+        str | None, typer.Argument(help="Show the settings of this algorithm.", autocompletion=complete_algorithm)
+    ] = None,
+) -> None:
+    """List the algorithms, or the settings of one algorithm."""
+    from omg.config.layers import algorithm_names, resolve, summary
+    from omg.config.schema import Config
+    from omg.errors import unknown_name
 
-    rows = [(name, summary(f"algs/{name}.yaml")) for name in algorithm_names()]
-    print_table("Algorithms (--config)", ("name", "description"), rows)
+    if name is None:
+        rows = [(known, summary(f"algs/{known}.yaml")) for known in algorithm_names()]
+        print_table("Algorithms (--config)", ("name", "description"), rows)
+        return
+    if name not in algorithm_names():
+        raise unknown_name("algorithm", name, algorithm_names())
+    resolved = resolve(name)
+    file = f"algs/{name}.yaml"
+    settings = [key for key, source in resolved.sources.items() if source == file]
+    console = Console(soft_wrap=True)
+    console.print(f"{name}: {summary(file)}", markup=False, highlight=False)
+    print_table(
+        f"Settings of {name}, all others are the defaults",
+        ("key", "value", "help"),
+        [(key, repr(getattr(resolved.config, key)), Config.model_fields[key].description or "") for key in settings],
+    )
+    words = (f"Train it: omg train --config={name}", f"All keys: omg config --config={name}", f"Page: {page_of(name)}")
+    console.print("\n".join(words), markup=False, highlight=False)
+
+
+def page_of(algorithm: str) -> str:
+    """The page of the documentation that describes an algorithm."""
+    own = algorithm.removesuffix("_beta")
+    return f"docs/algorithms/{_PAGES.get(own, own)}.md"
 
 
 def config(

@@ -11,7 +11,7 @@ from omg.cli.tables import print_lines
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or folders that hold runs.")],
     metric: Annotated[str, typer.Option(help="A name from the runs' metrics.csv.")] = "test_return_mean",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The figure: FILE.png, .svg or .pdf.")
@@ -23,9 +23,10 @@ def plot(
 ) -> None:
     """Draw learning curves of runs.
 
-    Every configuration name is one line: the mean over its seeds, be they of one run or of several.
+    A folder that is no run stands for all runs inside it. Every configuration name is one line: the mean over its
+    seeds, be they of one run or of several.
     """
-    from omg.report import plot_curves, run_tables
+    from omg import api
 
-    path = plot_curves(run_tables(runs), metric, output, band="interval" if interval else "range", title=title)
+    path = api.plot(list(runs), metric, output, interval=interval, title=title)
     print_lines(f"Figure: {path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +11,18 @@ from rich.console import Console
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, print_config, read_words
-from omg.cli.tables import Row, print_lines, print_rows, print_table, progress, with_interval
-from omg.errors import UserError
+from omg.cli.progress import show_progress
+from omg.cli.tables import Row, print_lines, print_rows, print_table, shown, with_interval
+from omg.errors import UserError, unknown_name
 from omg.stopping import exit_code
 
 if TYPE_CHECKING:
-    from omg.api import Run
+    from omg.api import Agent, Run
     from omg.tracking import Table
+
+
+_MOST_TESTS = 12
+"""Most rows of the last test; where there are more, the means over its episodes are shown."""
 
 
 def train(
@@ -86,7 +91,9 @@ def evaluate(
     pool: Annotated[
         Path | None, typer.Option("--pool", metavar="POOL", help="Play in one seat beside players of this pool.")
     ] = None,
-    set_name: Annotated[str, typer.Option("--set", help="Set of the pool: training, validation, heldout.")] = "heldout",
+    set_name: Annotated[
+        str | None, typer.Option("--set", help="Set of the pool: training, validation, heldout (the default).")
+    ] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", help="Group of teams, e.g. 7_homologue; may be repeated.")
     ] = None,
@@ -94,7 +101,9 @@ def evaluate(
         int | None, typer.Option(min=1, max=MOST_EPISODES, help="Episodes: 256, with a pool 100 per team.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the games.")] = 0,
-    which: Annotated[str, typer.Option(metavar="last|best", help="Agent of each seed that meets the pool.")] = "last",
+    which: Annotated[
+        str | None, typer.Option(metavar="last|best", help="Agent of each seed of a run that plays (last).")
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
     step: Annotated[
@@ -111,17 +120,20 @@ def evaluate(
 ) -> None:
     """Play test episodes with trained agents and print the results.
 
-    Without --pool an agent plays in all seats. With --pool all seeds of every run play one seat beside the same teams
-    from the same starts, and the runs are compared with the first one.
+    All seeds of a run play, each with its last agent; --which best takes those with the best test instead. Without
+    --pool an agent plays in all seats. With --pool it plays one seat beside the same teams from the same starts, and
+    the runs are compared with the first one.
     """
+    _check_which(runs, which, step)
     if pool is None:
-        for option, given in (("--group", group), ("--metric", metric)):
+        for option, given in (("--set", set_name), ("--group", group), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
-        table = _evaluate_alone(runs, episodes, seed, greedy, step, obs_adapter)
+        table = _evaluate_alone(runs, episodes, seed, which or "last", greedy, step, obs_adapter)
     else:
         if not greedy:
             raise UserError("--explore: with --pool agents play their best actions.")
+        set_name, which = set_name or "heldout", which or "last"
         table = _evaluate_with_pool(
             runs, pool, set_name, group, episodes or 100, seed, which, metric, step, obs_adapter
         )
@@ -132,20 +144,54 @@ def evaluate(
             raise UserError(f"--csv: cannot write '{csv}' ({error.strerror}).") from None
 
 
+def _check_which(runs: list[Path], which: str | None, step: int | None) -> None:
+    """Refuses a `--which` that is no such agent, or that has nothing to choose from."""
+    if which is None:
+        return
+    from omg.tracking import is_agent
+
+    if which not in ("last", "best"):
+        raise unknown_name("agent (--which)", which, ("last", "best"))
+    if step is not None:
+        raise UserError(f"--which: got {which}, but --step {step} names the agents. Leave one of them out.")
+    for run in runs:
+        if is_agent(run):
+            raise UserError(f"--which: got '{which}', but {run} is one agent and no run. Leave --which out.")
+
+
 def _evaluate_alone(
-    runs: list[Path], episodes: int | None, seed: int, greedy: bool, step: int | None, obs_adapter: str
+    runs: list[Path],
+    episodes: int | None,
+    seed: int,
+    which: str,
+    greedy: bool,
+    step: int | None,
+    obs_adapter: str,
 ) -> Table:
     from omg import api
     from omg.tracking import Table
 
     found: list[dict[str, Any]] = []
     for run in runs:
-        table = api.evaluate(
-            run, episodes=episodes, seed=seed, greedy=greedy, step=step, obs_adapter=obs_adapter, say=print_lines
-        )
-        print_rows(f"{run}: {table[0]['episodes']} episodes", table)
-        found += [{"run": str(run), **row} if len(runs) > 1 else row for row in table]
+        agents = api.load_seeds(run, which, step=step, obs_adapter=obs_adapter, say=print_lines)
+        for agent in agents:
+            table = api.evaluate(agent, episodes=episodes, seed=seed, greedy=greedy)
+            games = f"{table[0]['episodes']} episodes (games of --seed {seed})"
+            print_rows(f"{run}: {which_agents([agent], run, which)}, {games}", table)
+            place = {"run": str(run)} if len(runs) > 1 else {}
+            found += [{**place, **({"seed": agent.card.seed} if len(agents) > 1 else {}), **row} for row in table]
     return Table(found)
+
+
+def which_agents(agents: Sequence[Agent], run: Path, which: str) -> str:
+    """Who plays, in words: `seed 1, last agent (t_env 2,065)`."""
+    from omg.tracking import is_agent
+
+    kind = "" if is_agent(run) else f", {which} agent{'s' if len(agents) > 1 else ''}"
+    seeds = ", ".join(str(agent.card.seed) for agent in agents)
+    steps = sorted({agent.card.t_env for agent in agents})
+    trained = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    return f"seed{'s' if len(agents) > 1 else ''} {seeds}{kind} (t_env {trained})"
 
 
 def _evaluate_with_pool(
@@ -160,15 +206,10 @@ def _evaluate_with_pool(
     step: int | None,
     obs_adapter: str,
 ) -> Table:
-    from omg.errors import unknown_name
     from omg.evaluation import group_names
     from omg.experiments.evaluation import evaluate_runs, run_labels
     from omg.pools import Pool
 
-    if which not in ("last", "best"):
-        raise unknown_name("agent (--which)", which, ("last", "best"))
-    if which == "best" and step is not None:
-        raise UserError(f"--which: got best, but --step {step} names the agents. Leave one of them out.")
     opened = Pool.open(pool)
     opened.members(set_name)
     known = group_names(opened.spec.n_agents)
@@ -176,7 +217,8 @@ def _evaluate_with_pool(
         if name not in known:
             raise unknown_name(f"group (--group) of a game with {opened.spec.n_agents} seats:", name, known)
     labels = run_labels(runs)
-    with progress("loading") as say:
+    who: list[str] = []
+    with show_progress("loading") as say:
         table = evaluate_runs(
             labels,
             pool,
@@ -189,13 +231,15 @@ def _evaluate_with_pool(
             say=say,
             obs_adapter=obs_adapter,
             note=print_lines,
+            begin=lambda one: who.append(f"{one.label}: {which_agents(one.agents, labels[one.label], which)}"),
         )
     _print_scores(
-        f"{opened.where}, set {set_name}, {episodes} episodes per team",
+        f"{opened.where}, set {set_name}, {episodes} episodes per team (games of --seed {seed})",
         table,
         metric or opened.spec.success_metric,
         list(labels),
     )
+    Console(soft_wrap=True).print("\n".join(who), markup=False, highlight=False)
     return table
 
 
@@ -240,10 +284,34 @@ def bench(
 
 
 def _print_run(run: Run) -> None:
-    rows = final_tests(run.metrics)
-    if rows:
-        print_table("Last test", ("metric", "t_env", "mean over seeds", "lowest", "highest"), rows)
-    print_lines(f"Run folder: {run.folder}")
+    """What matters of the last test, the best one, where all the rest is, and what to type next."""
+    from omg.envs import plays_on_host
+
+    tests = {row[0]: row for row in final_tests(run.metrics)}
+    names = sorted(tests, key=lambda name: name != run.success_metric)  # Stable: it first, all others as they were.
+    if len(names) > _MOST_TESTS:
+        names = [name for name in names if name.endswith("_mean")]
+    lines: list[str] = []
+    if names:
+        columns = ("metric", "t_env", "mean over seeds", "lowest", "highest")
+        print_table("Last test", columns, [tests[name] for name in names])
+    if len(names) < len(tests):
+        lines.append(f"{len(tests) - len(names)} more metrics of the tests: {run.folder / 'metrics.csv'}")
+    best = run.best
+    if len(best):
+        values, steps = best.column("value"), sorted(best.column("t_env"))
+        mean = f"{shown(sum(values) / len(values))} {'' if len(best) == 1 else f'(mean of {len(best)} seeds) '}"
+        place = f"{steps[0]:,}" if steps[0] == steps[-1] else f"{steps[0]:,} to {steps[-1]:,}"
+        lines.append(f"Best test: {run.success_metric} {mean}at t_env {place}")
+    lines.append(f"Run folder: {run.folder}")
+    if run.status == "interrupted":
+        lines.append(f"Continue: omg resume {run.folder}")
+    if (run.folder / "agents").is_dir() and not plays_on_host(run.config.env, run.config.env_args):
+        mates = f" --pool {run.config.init_param_path}" if run.config.team and run.config.init_param_path else ""
+        lines.append(f"Evaluate: omg evaluate {run.folder}{mates}")
+    if len(best):
+        lines.append(f"Draw: omg plot {run.folder} --metric {run.success_metric}")
+    print_lines(*lines)
     if run.status == "interrupted" or run.signal is not None:
         raise typer.Exit(exit_code(run.signal))
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -15,21 +14,33 @@ from rich.text import Text
 from omg.names import inert
 
 Row = Mapping[str, Any]
+_ENDLESS = 100_000
+"""Columns of an output that no terminal shows."""
 
 
 def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[Any]]) -> None:
-    """Prints groups of rows under a title; numbers stand to the right, long texts wrap."""
+    """Prints groups of rows under a title; numbers stand to the right, long texts wrap.
+
+    What a row is about stands in its first column and is never broken. Where no terminal is, nothing is: lines are as
+    long as they need to be, for `grep` and files.
+    """
     rows = [row for group in groups for row in group]
+    console = Console()
+    if not console.is_terminal:
+        console.width = _ENDLESS
     # Text, not str: square brackets in names and values are not markup.
-    table = Table(title=_text(title, "table.title"), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) and not isinstance(row[index], bool) for row in rows)
-        table.add_column(_text(column), justify="right" if numeric and rows else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if numeric and rows else "left"
+        table.add_column(_text(column), justify=side, overflow="fold", no_wrap=index == 0)
     for group in groups:
         for row in group:
             table.add_row(*(_text(shown(value)) for value in row))
         table.add_section()
-    Console().print(table)
+    # By itself: as a part of the table it would be broken where the table ends.
+    console.print(_text(title, "italic"), soft_wrap=True)
+    console.print(table)
 
 
 def print_rows(title: str, rows: Iterable[Row]) -> None:
@@ -43,13 +54,6 @@ def print_lines(*lines: object) -> None:
     """Prints lines as they are, however long: nothing in them is markup or steers the terminal."""
     text = "\n".join(inert(str(line)) for line in lines)
     Console(soft_wrap=True).print(text, markup=False, highlight=False)
-
-
-@contextmanager
-def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Shows what is being done while the block runs; gives the function that says what that is now."""
-    with Console(soft_wrap=True).status(first) as status:
-        yield lambda message: status.update(_text(message))
 
 
 def with_interval(value: str, write: Callable[[float], str], low: float, high: float) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
-from omg.cli.tables import print_lines, print_rows, progress
+from omg.cli.progress import show_progress
+from omg.cli.tables import print_lines, print_rows
 
 
 def toy(
@@ -36,7 +37,7 @@ def toy(
     assert isinstance(args, ToyGridArgs)
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
-    with progress("toy grid") as say:
+    with show_progress("toy grid") as say:
         table = toy_experiment(args, seeds=seeds, episodes=episodes, seed=seed, progress=say)
         paths = write_results(table, args, output)
     print_rows("Games until greedy play earns 90 % of the best return, medians over seeds", speed_rows(table, args))

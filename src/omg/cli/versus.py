@@ -10,7 +10,8 @@ import typer
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import EnvConfigOption, TrustOption, read_words
-from omg.cli.tables import print_lines, print_table, progress, with_interval
+from omg.cli.progress import show_progress
+from omg.cli.tables import print_lines, print_table, with_interval
 from omg.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def versus(
     from omg.experiments.versus import play_versus
     from omg.report.figures import plot_cross_play
 
-    with progress("loading") as say:
+    with show_progress("loading") as say:
         played = play_versus(
             left,
             right,

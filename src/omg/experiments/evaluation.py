@@ -17,10 +17,9 @@ from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
 from omg.evaluation.comparison import NO_SEED
 from omg.pools import Agent, AgentCard, Pool
-from omg.tracking import RunFolder, Table
-from omg.training.adapting import check_adapted, load_adapted
+from omg.tracking import RunFolder, Table, load_seeds
+from omg.training.adapting import check_adapted
 from omg.training.device import prepare
-from omg.training.saved import agent_at
 
 Say = Callable[[str], None]
 UNTRAINED = "untrained"
@@ -56,18 +55,8 @@ def load_contestants(
     Raises:
         UserError: there is no agent, or none of that step.
     """
-    folder = Path(path)
-    if not (folder / "config.yaml").is_file():
-        if step is not None:
-            raise UserError(f"step: got {step}, but {folder} is no run folder, and an agent has one step.")
-        agent = load_adapted(folder, obs_adapter, say)
-        return Contestants(label, (agent.card.seed,), (agent,))
-    run = RunFolder.open(folder)
-    config = run.config()
-    seeds = tuple(range(config.seed, config.seed + config.seeds))
-    if step is not None:
-        return Contestants(label, seeds, tuple(agent_at(folder, step, index) for index in range(len(seeds))))
-    return Contestants(label, seeds, tuple(load_adapted(run.agent(seed, which), obs_adapter, say) for seed in seeds))
+    agents = tuple(load_seeds(path, which, step=step, obs_adapter=obs_adapter, say=say))
+    return Contestants(label, tuple(agent.card.seed for agent in agents), agents)
 
 
 def run_labels(paths: Sequence[str | Path]) -> dict[str, Path]:
@@ -100,6 +89,7 @@ def evaluate_runs(
     say: Say = lambda message: None,
     obs_adapter: str = "none",
     note: Say = lambda message: None,
+    begin: Callable[[Contestants], None] = lambda contestants: None,
 ) -> Table:
     """Plays runs with the teams of a pool: all on the same teams, seats, starts and random numbers.
 
@@ -116,6 +106,7 @@ def evaluate_runs(
         say: Told what is done.
         obs_adapter: `learn`: who was trained with `obs_is_state` plays from observations; see `omg.load`.
         note: Told how well the maps fit.
+        begin: Given the agents of each run before they play.
 
     Returns:
         Tidy scores: agent, seed, group, team, episodes, metric, mean.
@@ -138,6 +129,7 @@ def evaluate_runs(
         check_adapted([agent for one in contestants for agent in one.agents], adapted)
     rows: list[dict[str, Any]] = []
     for one in contestants:
+        begin(one)
         what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
         say(what)
         rows += arena.scores(one, pool_set, groups, episodes, seed, _counted(what, say))

@@ -54,6 +54,14 @@ class Agent:
         self.env = env
         self.card = card
 
+    def __repr__(self) -> str:
+        card = self.card
+        partners = f", trained with {card.partners} players" if card.partners else ""
+        return (
+            f"Agent({card.algorithm} for {self.where}: {self.spec.n_agents} seats, seed {card.seed}, "
+            f"t_env {card.t_env:,}{partners})"
+        )
+
     @property
     def spec(self) -> EnvSpec:
         """The game the agent plays."""

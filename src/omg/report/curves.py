@@ -110,8 +110,16 @@ def figure_path(path: str | Path) -> Path:
 
 
 def run_tables(folders: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]:
-    """The metrics of runs by label; runs of the same configuration name and game become seeds of one label."""
-    runs = [RunFolder.open(Path(folder)) for folder in folders]
+    """The metrics of runs by label; runs of the same configuration name and game become seeds of one label.
+
+    Args:
+        folders: folders of runs, or folders that hold such folders, at any depth.
+
+    Raises:
+        UserError: a folder is and holds no run, or a run has no metrics yet.
+    """
+    paths = dict.fromkeys(path for folder in folders for path in _run_folders(Path(folder)))
+    runs = [RunFolder.open(path) for path in paths]
     labels = [_label(run) for run in runs]
     scenarios = {scenario for _, scenario in labels}
     tables: dict[str, list[dict[str, Any]]] = {}
@@ -121,6 +129,16 @@ def run_tables(folders: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]
             raise UserError(f"{run.path}: this run has no metrics yet.")
         tables.setdefault(name if len(scenarios) == 1 else f"{name} {scenario}", []).extend(rows)
     return tables
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    """The folder itself if it is a run, else all runs inside it."""
+    if (folder / "config.yaml").is_file() or not folder.is_dir():
+        return [folder]
+    found = sorted(path.parent for path in folder.rglob("metrics.csv") if (path.parent / "config.yaml").is_file())
+    if not found:
+        raise UserError(f"{folder} is not a run folder: it has no config.yaml, and there is no run in it.")
+    return found
 
 
 def _label(run: RunFolder) -> tuple[str, str]:
@@ -173,12 +191,17 @@ def _heading(curves: Mapping[str, Curve], band: Band, title: str) -> str:
 
 
 def save_figure(figure: Any, target: Path) -> None:
-    """Writes a matplotlib figure in the format its ending names; it appears whole or not at all."""
+    """Writes a matplotlib figure in the format its ending names; it appears whole or not at all.
+
+    Its folder is made if it is not there.
+    """
     staging = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(staging, format=target.suffix.removeprefix("."))
         os.replace(staging, target)
     except OSError as error:
         raise UserError(f"figure: cannot write '{target}' ({error.strerror}).") from None
     finally:
-        staging.unlink(missing_ok=True)
+        if target.parent.is_dir():
+            staging.unlink(missing_ok=True)

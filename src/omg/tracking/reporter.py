@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from types import TracebackType
 
 from rich.console import Console
@@ -14,13 +15,14 @@ from omg.config import Config
 from omg.errors import UserError
 from omg.names import inert
 from omg.tracking.folder import RunFolder
+from omg.tracking.quiet import quiet_compiler
 from omg.tracking.trackers import build_trackers
 from omg.training.loop import Speed
 from omg.training.summary import Row
 
 _HEADER = b"seed,t_env,name,value\n"
 _QUIET_SECONDS = 10.0
-"""Without a terminal, progress is a line at most this often."""
+"""Without a terminal, progress between tests is a line at most this often."""
 
 
 class RunReporter:
@@ -35,11 +37,15 @@ class RunReporter:
         if self.speeds.tell() == 0:
             self.speeds.write("t_env,env_steps_per_second,updates_per_second,host_share\n")
         self.trackers = build_trackers(folder, config, self.say)
-        self.last_line = 0.0
+        self.stack = ExitStack()
+        self.last_line = -math.inf
+        self.newest_speed: Speed | None = None
+        self.headline: dict[str, float] = {}
+        self.tested_at: int | None = None
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             TaskProgressColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
@@ -48,6 +54,8 @@ class RunReporter:
         self.task = self.progress.add_task("starting", total=config.t_max, note="")
 
     def __enter__(self) -> RunReporter:
+        if self.console.is_terminal:
+            self.stack.enter_context(quiet_compiler(self.folder.console_file))
         self.progress.start()
         return self
 
@@ -56,6 +64,7 @@ class RunReporter:
     ) -> None:
         with suppress(OSError):
             self.progress.stop()
+        self.stack.close()
         # After a fault of the disk all this may fail again; the first error is the one to tell.
         with suppress(OSError) if error is not None else nullcontext():
             self.trackers.close(self.folder.status(), error)
@@ -95,20 +104,42 @@ class RunReporter:
             f"{speed.t_env},{speed.steps_per_second:.1f},{speed.updates_per_second:.2f},{speed.host_share:.4f}\n"
         )
         self.speeds.flush()
-        shown = ("test_battle_won_mean", "test_return_mean")
-        scores = "  ".join(f"{name} {headline[name]:.3f}" for name in shown if name in headline)
-        note = f"{scores}  {speed.steps_per_second:,.0f} steps/s  {speed.updates_per_second:,.1f} updates/s"
-        self.progress.update(
-            self.task, description="training", total=self.config.t_max, completed=speed.t_env, note=note
-        )
-        now = time.monotonic()
-        if self.config.debug or now - self.last_line > _QUIET_SECONDS or speed.t_env >= self.config.t_max:
-            self.last_line = now
-            line = f"t_env {speed.t_env:,}/{self.config.t_max:,}  {note}"
-            self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
-            self.log.flush()
-            if not self.console.is_terminal:
-                self._show(line)
+        self.newest_speed, self.headline = speed, headline
+        self._move(speed.t_env)
+        soon = self.config.t_max if self.tested_at is None else self.tested_at + self.config.test_interval
+        if speed.t_env >= min(soon, self.config.t_max):
+            return  # A test comes next, and has its own line.
+        if self.config.debug or time.monotonic() - self.last_line > _QUIET_SECONDS:
+            self._line(speed.t_env, {})
+
+    def tested(self, t_env: int, headline: dict[str, float]) -> None:
+        """Shows a test as soon as it is done; each has a line of its own, with the values that it brought."""
+        self.headline, self.tested_at = headline, t_env
+        self._move(t_env)
+        self._line(t_env, headline)
+
+    def _move(self, t_env: int) -> None:
+        """Moves the bar; beside it stands the first of the newest test's values, and what more 80 columns hold."""
+        words = [f"{name.removesuffix('_mean').replace('_', ' ')} {one:.3f}" for name, one in self.headline.items()][:1]
+        note = "  ".join((*words, *self._pace()[:1]))
+        self.progress.update(self.task, description="training", total=self.config.t_max, completed=t_env, note=note)
+
+    def _pace(self) -> list[str]:
+        """The newest speed in words; nothing before there is one."""
+        speed = self.newest_speed
+        if speed is None:
+            return []
+        return [f"{speed.steps_per_second:,.0f} steps/s", f"{speed.updates_per_second:,.1f} updates/s"]
+
+    def _line(self, t_env: int, headline: dict[str, float]) -> None:
+        """The progress as a line of the console log and, without a terminal, of the screen."""
+        scores = [f"{name} {value:.3f}" for name, value in headline.items()]
+        line = "  ".join((f"t_env {t_env:,}/{self.config.t_max:,}", *scores, *self._pace()))
+        self.log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        self.log.flush()
+        self.last_line = time.monotonic()
+        if not self.console.is_terminal:
+            self._show(line)
 
     def position(self) -> int:
         """Bytes of metrics written so far, safely on disk."""

@@ -12,6 +12,9 @@ from omg.components.files import write_text
 from omg.errors import UserError
 from omg.names import cell
 
+_SHOWN = 5
+"""Rows that the `repr` of a table shows."""
+
 
 class Table(Sequence[dict[str, Any]]):
     """Rows with the same columns.
@@ -34,7 +37,13 @@ class Table(Sequence[dict[str, Any]]):
         return iter(self._rows)
 
     def __repr__(self) -> str:
-        return f"Table({len(self)} rows: {', '.join(self.columns)})"
+        """How many rows of what there are, and the first of them."""
+        lines = [self.columns, *([_shown(row.get(name)) for name in self.columns] for row in self._rows[:_SHOWN])]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(self.columns))]
+        text = [f"Table({len(self)} row{'' if len(self) == 1 else 's'}: {', '.join(self.columns)})"]
+        for line in lines if self._rows else []:
+            text.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        return "\n".join(text + ["..."] * (len(self) > _SHOWN))
 
     @property
     def columns(self) -> list[str]:
@@ -54,6 +63,21 @@ class Table(Sequence[dict[str, Any]]):
         found = self.where(**equals)
         return found[-1]["value"] if len(found) else None
 
+    def to_pandas(self) -> Any:
+        """The table as a `pandas.DataFrame`.
+
+        Raises:
+            UserError: pandas is not installed; nothing else here needs it.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UserError(
+                "to_pandas: needs the package pandas, which is not installed. Install it with: pip install pandas. "
+                "Without it, list(table) has the rows as dictionaries and table.write_csv(PATH) writes them."
+            ) from None
+        return pandas.DataFrame(self._rows, columns=self.columns)
+
     def write_csv(self, path: Path) -> None:
         """Writes the table atomically."""
         text = io.StringIO()
@@ -61,6 +85,10 @@ class Table(Sequence[dict[str, Any]]):
         writer.writeheader()
         writer.writerows({key: cell(value) for key, value in row.items()} for row in self._rows)
         write_text(path, text.getvalue())
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def read_metrics(path: Path) -> Table:

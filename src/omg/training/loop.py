@@ -56,7 +56,10 @@ class Reporter(Protocol):
         """Metrics."""
 
     def speed(self, speed: Speed, headline: dict[str, float]) -> None:
-        """Progress and speed; `headline` holds the newest test metrics averaged over seeds."""
+        """Progress and speed; `headline` holds what matters most of the newest test, averaged over seeds."""
+
+    def tested(self, t_env: int, headline: dict[str, float]) -> None:
+        """A test is done; `headline` as above."""
 
     def position(self) -> int:
         """Length of the metrics record, in bytes."""
@@ -164,7 +167,7 @@ class Trainer:
                     progress.last_log = reached
                     self.reporter.rows(summary.rows(self.seeds, state.t_env.numpy()))
                     summary.clear()
-                self.reporter.speed(watch.speed(reached), _headline(progress))
+                self.reporter.speed(watch.speed(reached), self._headline(progress))
             if status == "finished" and progress.last_test < int(state.t_env.numpy().min()):
                 self._test(test, state, progress)
             if status == "finished" and progress.last_diagnosis < int(state.t_env.numpy().min()):
@@ -261,7 +264,13 @@ class Trainer:
                     which = "best" if t_env < self.config.t_max else BEST_AT_END
                     self.save_agent(self._one_seed(state, index), seed, t_env, which, values)
         self.reporter.rows(rows)
+        self.reporter.tested(progress.last_test, self._headline(progress))
         progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
+
+    def _headline(self, progress: Progress) -> dict[str, float]:
+        """The success metric and the return of the newest test, averaged over seeds."""
+        names = (f"test_{self.program.success_metric}_mean", "test_return_mean")
+        return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
 
     def _compare_controls(self, state: RunState, progress: Progress) -> None:
         """How much worse the games of the newest test go without what the opponent model says: `..._drop`."""
@@ -345,12 +354,6 @@ class Trainer:
     @staticmethod
     def _one_seed(state: RunState, index: int) -> Any:
         return jax.tree.map(lambda leaf: leaf[index], state.learner)
-
-
-def _headline(progress: Progress) -> dict[str, float]:
-    """The newest test metrics averaged over seeds."""
-    names = progress.newest_test[0]
-    return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
 
 
 class _Watch:

@@ -13,7 +13,7 @@ from omg.errors import UserError
 
 
 class PyMARLEnv:
-    """One game for PyMARL's and EPyMARL's runners.
+    """One game for PyMARL's runners; those of EPyMARL today take `epymarl.EPyMARLEnv`.
 
     In general-sum games the reward is the sum over all agents, because PyMARL knows only team rewards; the single
     rewards are in the info as `agent_0_reward` and so on, for runners that add numbers up by name.
@@ -44,14 +44,9 @@ class PyMARLEnv:
             the team's reward, whether the episode is over, and an info dictionary: the game's metrics as numbers, and
             `episode_limit` = True if the time limit ended the episode, which PyMARL takes as "not terminated".
         """
-        outcome = self._game.step(self._checked(actions))
-        info: dict[str, Any] = {name: float(value) for name, value in outcome.metrics.items()}
-        if outcome.truncated:
-            info["episode_limit"] = True
+        outcome, info = self._play(actions)
         if self.spec.reward_per_agent:
             info |= {f"agent_{seat}_reward": float(reward) for seat, reward in enumerate(outcome.reward)}
-        if self._game.over:
-            self._count(outcome)
         reward = outcome.reward.sum() if self.spec.reward_per_agent else outcome.reward[0]
         return float(reward), self._game.over, info
 
@@ -128,8 +123,18 @@ class PyMARLEnv:
         """Refused: only the real StarCraft II writes replay files."""
         raise UserError(
             f"save_replay: '{self.spec.name}' is a built-in simulator and writes no StarCraft II replays. "
-            "To look at episodes use: omg watch RUN"
+            "`omg evaluate RUN` plays a trained agent and prints its results."
         )
+
+    def _play(self, actions: Sequence[int]) -> tuple[Outcome, dict[str, Any]]:
+        """One step, with one reward per seat [A], and the info that every runner reads."""
+        outcome = self._game.step(self._checked(actions))
+        info: dict[str, Any] = {name: float(value) for name, value in outcome.metrics.items()}
+        if outcome.truncated:
+            info["episode_limit"] = True
+        if self._game.over:
+            self._count(outcome)
+        return outcome, info
 
     def _checked(self, actions: Sequence[int]) -> np.ndarray:
         chosen = np.array([int(action) for action in actions])

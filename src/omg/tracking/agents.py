@@ -1,0 +1,58 @@
+"""The agents that a run has left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from omg.errors import UserError, unknown_name
+from omg.pools import Agent
+from omg.pools.agents import CARD
+from omg.tracking.folder import RunFolder
+from omg.training.adapting import load_adapted
+from omg.training.device import prepare
+from omg.training.saved import agent_at
+
+WHICH = ("last", "best")
+"""The agents that a run keeps of every seed."""
+
+
+def is_agent(path: str | Path) -> bool:
+    """Whether a folder is that of one agent, which leaves nothing to choose."""
+    return (Path(path) / CARD).is_file()
+
+
+def load_seeds(
+    path: str | Path,
+    which: str = "last",
+    *,
+    step: int | None = None,
+    obs_adapter: str = "none",
+    say: Callable[[str], None] = lambda message: None,
+) -> list[Agent]:
+    """Loads the agents of all seeds of a run, or the one agent of an agent folder.
+
+    Args:
+        path: folder of a run, of one of its seeds, or of an agent.
+        which: `last` or `best` agent of each seed; an agent folder is what it is.
+        step: of a run: its agents at that saved step, or at the last one before it, instead; 0: the newest.
+        obs_adapter: `learn`: an agent that was trained with `obs_is_state` plays from observations; see `omg.load`.
+        say: told how well the maps fit.
+
+    Raises:
+        UserError: there is no such agent.
+    """
+    if which not in WHICH:
+        raise unknown_name("agent (which)", which, WHICH)
+    folder = Path(path)
+    prepare(use_cuda=True)
+    if (folder / "config.yaml").is_file():
+        run = RunFolder.open(folder)
+        config = run.config()
+        if step is not None:
+            return [agent_at(folder, step, index) for index in range(config.seeds)]
+        seeds = range(config.seed, config.seed + config.seeds)
+        return [load_adapted(run.agent(seed, which), obs_adapter, say) for seed in seeds]
+    if step is not None:
+        raise UserError(f"step: got {step}, but {folder} is no run folder, and an agent has one step.")
+    return [load_adapted(folder / which if (folder / which).is_dir() else folder, obs_adapter, say)]

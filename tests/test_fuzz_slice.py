@@ -39,6 +39,13 @@ def test_generated_input_never_ends_in_a_traceback(part: str, material: Material
         ["resume", "."],
         ["pool", "train", "here", "--training", "iql=" + "9" * 5000],
         ["config", "env_args={a: 1, a: 2}"],
+        ["config", "--config=1" + "iql1" * 2000],
+        ["config", 'local_results_path="\\0"'],
+        ["config", "updates_per_episode=1e-300"],
+        ["config", "--env-config=foraging", "env_args.penalty=1e400"],
+        ["pipeline", "quick", "--output", ""],
+        ["plot", "run", "--title", "x" * 100_000],
+        ["evaluate", "run", "--csv", "."],
     ],
     ids=lambda words: " ".join(words)[:40],
 )

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.tables import print_table
+from omg.errors import UserError
 
 if TYPE_CHECKING:
     from omg.config.layers import Resolved
@@ -91,6 +92,9 @@ def read_words(config_name: str | None, env_config: str | None, words: list[str]
     """What a command line asks for: its two options, which Typer has read, and all other words."""
     from omg.config.overrides import CommandLine, translate
 
+    for option, given in (("--config", config_name), ("--env-config", env_config)):
+        if given == "":
+            raise UserError(f"{option}: a name must follow, e.g. {option}=NAME.")
     line = translate(words)
     return CommandLine(config_name or line.config, env_config or line.env_config, line.overrides)
 

@@ -72,6 +72,8 @@ def evaluate(
     Without --pool an agent plays in all seats. With --pool all seeds of every run play one seat beside the same teams
     from the same starts, and the runs are compared with the first one.
     """
+    if csv is not None and (not csv.name or csv.is_dir()):
+        raise UserError(f"--csv: got '{csv}', which is a folder; expected a file.")
     if pool is None:
         for option, given in (("--group", group), ("--metric", metric)):
             if given:
@@ -170,7 +172,7 @@ def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> N
 
 def bench(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time to measure for, compilation aside.")] = 40.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="Time to measure for, compilation aside.")] = 40.0,
     env: Annotated[str, typer.Option(help="Game (see `omg envs`).")] = "sc2",
 ) -> None:
     """Measure the speed of playing and learning on this machine.

@@ -24,7 +24,7 @@ from omg.config.sections import (
 )
 from omg.config.values import describe_field
 from omg.envs import ENVS
-from omg.errors import UserError, abridged
+from omg.errors import UserError, abridged, is_plain_text
 
 SECTIONS: tuple[type[Section], ...] = (
     RunSection,
@@ -72,13 +72,19 @@ def parse_config(values: Mapping[str, Any]) -> Config:
     for key in values:
         if key not in Config.model_fields:
             raise unknown_key(str(key), str(values.get("env", "")))
+        if isinstance(values[key], str) and not is_plain_text(values[key]):
+            raise UserError(f"{key}: got {abridged(values[key])}, which no file can hold.")
     try:
         return Config(**values)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
         field = Config.model_fields[key]
-        reason = " of letters, digits and . + - _" if first["type"] == "string_pattern_mismatch" else ""
+        reasons = {
+            "string_pattern_mismatch": " of letters, digits and . + - _",
+            "string_too_long": f" of at most {first.get('ctx', {}).get('max_length')} characters",
+        }
+        reason = reasons.get(first["type"], "")
         raise UserError(
             f"{key}: got {_shown(first['input'])}; expected {describe_field(field)}{reason}. {field.description}."
         ) from None

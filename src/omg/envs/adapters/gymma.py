@@ -25,7 +25,7 @@ _PACKAGES = {"Foraging": "lbforaging", "rware": "rware"}
 class SharedArgs(BaseModel):
     """What the adapters of foreign games have in common."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kwargs: dict[str, Any] = Field({}, description="further arguments of the game, e.g. env_args.kwargs.sight=2")
     common_reward: bool = Field(False, description="one team reward instead of one per seat")

@@ -13,7 +13,7 @@ from omg.errors import UserError, unknown_name
 class BattleArgs(BaseModel):
     """`env_args` of `sc2`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     map_name: str = Field("8m", description="one of SMAC's 23 maps")
     backend: Literal["auto", "sim", "starcraft"] = Field(

@@ -24,7 +24,7 @@ class ForagingArgs(BaseModel):
     as there: such a game runs to its limit.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     rows: int = Field(8, ge=3, le=100, description="height of the field in cells")
     cols: int = Field(8, ge=3, le=100, description="width of the field in cells")

@@ -16,7 +16,7 @@ SMALLEST, LARGEST = 3, 16
 class GridArgs(BaseModel):
     """`env_args` of every game on a board."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     size: int = Field(8, ge=SMALLEST, le=LARGEST, description="height and width of the field in cells")
     height: int | None = Field(None, ge=SMALLEST, le=LARGEST, description="height of the field; empty: size")

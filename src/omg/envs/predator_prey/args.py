@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class PredatorPreyArgs(BaseModel):
     """`env_args` of `predator_prey`: the arguments of MPE's `simple_tag`, and the reward of a catch."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     predators: int = Field(3, ge=1, le=100, description="number of predators; they have the first seats")
     prey: int = Field(1, ge=1, le=100, description="number of prey; they have the last seats")

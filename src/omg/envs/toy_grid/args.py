@@ -10,7 +10,7 @@ from omg.errors import UserError
 class ToyGridArgs(BaseModel):
     """`env_args` of `toy_grid`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     size: int = Field(11, ge=3, le=101, description="rows and columns of the board; odd, so that it has a middle")
     episode_limit: int = Field(40, ge=1, le=30_000, description="steps until a game is cut")

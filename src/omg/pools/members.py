@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from omg.components.files import read_json, write_json
+from omg.components.files import given_path, read_json, write_json
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
 
@@ -85,7 +85,7 @@ def read_index(path: Path) -> PoolIndex:
     Raises:
         UserError: there is none, or it is damaged or breaks a rule.
     """
-    file = path / INDEX
+    file = given_path(path) / INDEX
     if not file.is_file():
         reason = f"it has no {INDEX}" if path.is_dir() else "there is no such folder"
         raise UserError(f"{path} is not a pool: {reason}. `omg pool train` makes one.")

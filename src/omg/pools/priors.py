@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from omg.components.files import ShapeMismatchError, fill_leaves, whole_folder
+from omg.components.files import ShapeMismatchError, fill_leaves, given_path, whole_folder
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
 from omg.pools.bundles import read_bundle, write_bundle
@@ -49,7 +49,7 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
     Raises:
         UserError: nothing there, or damaged.
     """
-    folder = _find(Path(path))
+    folder = _find(given_path(path))
     card, arrays = read_bundle(folder, PRIOR_CARD, PriorCard)
     shape: Any = None if card.map_shape is None else tuple(card.map_shape)
     key = jax.random.PRNGKey(0)

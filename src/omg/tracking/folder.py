@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from omg.components.files import read_json, write_json, write_text
+from omg.components.files import given_path, read_json, write_json, write_text
 from omg.config import Config, parse_config, read_yaml, write_yaml
 from omg.errors import UserError
 from omg.tracking.table import Table, read_metrics
@@ -69,7 +69,7 @@ class RunFolder:
     @staticmethod
     def open(path: Path) -> RunFolder:
         """An existing run's folder."""
-        folder = RunFolder(path)
+        folder = RunFolder(given_path(path))
         if not folder.config_file.is_file():
             reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
             raise UserError(f"{path} is not a run folder: {reason}.")

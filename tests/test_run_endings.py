@@ -103,7 +103,7 @@ def test_divergence_stops_with_one_message_and_leaves_the_last_good_checkpoint(
         chunk, test = original(self, state)
 
         def poisoned(state: RunState) -> Any:
-            calls.append(int(state.t_env[0]))
+            calls.append(int(state.t_env.numpy()[0]))
             if len(calls) == 20:
                 state = eqx.tree_at(
                     lambda s: s.learner.mac.agent.fc2.weight, state, replace_fn=lambda leaf: leaf * 1e38

@@ -73,7 +73,7 @@ def evaluate(
     from the same starts, and the runs are compared with the first one.
     """
     if csv is not None and (not csv.name or csv.is_dir()):
-        raise UserError(f"--csv: got '{csv}', which is a folder; expected a file.")
+        raise UserError(f"--csv: cannot write '{csv}' (Is a directory).")
     if pool is None:
         for option, given in (("--group", group), ("--metric", metric)):
             if given:

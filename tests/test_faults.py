@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+import omg
 from omg.cli import main
+from omg.errors import UserError
+from omg.pools import Pool, load_prior
 
 
 @pytest.fixture
@@ -71,5 +74,23 @@ def test_nobody_reads_any_more(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_a_path_that_the_system_refuses_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", "x" * 5000]) == 2
     shown = capsys.readouterr().err
-    assert shown.startswith("error: xxx")
-    assert shown.endswith("/config.yaml: File name too long.\n")
+    assert shown.startswith("error: 'xxx")
+    assert shown.endswith("xxx': there can be no such path (File name too long).\n")
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "x" * 253, "x/" * 3000, "\0", "", "missing"])
+def test_python_callers_get_the_same_refusal(path: str) -> None:
+    for call in (omg.load, omg.resume, omg.evaluate, Pool.open, load_prior):
+        with pytest.raises(UserError):
+            call(path)
+
+
+def test_an_error_of_the_system_that_names_a_path_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device", "results/a")
+
+    monkeypatch.setattr("omg.api.resume", full)
+    assert main(["resume", "x"]) == 2
+    assert capsys.readouterr().err == "error: results/a: No space left on device.\n"

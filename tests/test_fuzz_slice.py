@@ -10,6 +10,7 @@ import pytest
 from fuzz.cases import PARTS, failures
 from fuzz.harness import Case, run_case, scratch_root
 from fuzz.material import Material
+from omg.report.figures import plot_cross_play
 
 SLICE = {"lines": 300, "plans": 80, "files": 80}
 
@@ -39,6 +40,13 @@ def test_generated_input_never_ends_in_a_traceback(part: str, material: Material
         ["resume", "."],
         ["pool", "train", "here", "--training", "iql=" + "9" * 5000],
         ["config", "env_args={a: 1, a: 2}"],
+        ["config", "--config=1" + "iql1" * 2000],
+        ["config", 'local_results_path="\\0"'],
+        ["config", "updates_per_episode=1e-300"],
+        ["config", "--env-config=foraging", "env_args.penalty=1e400"],
+        ["pipeline", "quick", "--output", ""],
+        ["plot", "run", "--title", "x" * 100_000],
+        ["evaluate", "run", "--csv", "."],
     ],
     ids=lambda words: " ".join(words)[:40],
 )
@@ -63,3 +71,9 @@ def test_the_harness_finds_faults(monkeypatch: pytest.MonkeyPatch):
     assert "Traceback" in outcome.detail
     left = Path(scratch_root() or "/tmp").glob("omg-fuzz-*/config.yaml")
     assert not list(left)
+
+
+def test_so_is_a_name_in_the_figures_of_a_report(tmp_path: Path):
+    name = r"$\frac{$"
+    rows = [{"agent": one, "team": other, "mean": 0.5} for one in (name, "b") for other in (name, "b")]
+    assert plot_cross_play(rows, tmp_path / "a.svg", metric="return").stat().st_size > 1000

@@ -43,6 +43,11 @@ def abridged(value: object, most: int = 200) -> str:
     return text if len(text) <= most else f"{text[: most - 20]}...{text[-17:]}"
 
 
+def is_plain_text(text: str) -> bool:
+    """Whether text can be written down anywhere: no null character, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def out_of_memory(error: BaseException) -> str | None:
     """One sentence if an error says that memory ran out, here or on a device; None of other errors."""
     text = str(error)

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextvars import copy_context
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,8 @@ __all__ = ["app", "command_names", "main"]
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
+_PATHS = ("--output", "-o", "--pool", "--csv")
+"""Options that a path follows."""
 _LONGEST_LINE = 4000
 """Of an error message; lists of allowed names are long."""
 
@@ -165,6 +168,10 @@ def command_names() -> list[str]:
 
 
 def _check_command(words: Sequence[str]) -> None:
+    for before, word in pairwise(["", *words]):
+        # An empty path would be the folder one is in, which nobody means by it.
+        if (word == "" and (before in _PATHS or not before.startswith("-"))) or word in {f"{name}=" for name in _PATHS}:
+            raise UserError(f"Cannot read an empty word{f' behind {before}' if before else ''}. Leave it out.")
     if words and not words[0].startswith("-") and words[0] not in command_names():
         raise unknown_name("command", words[0], command_names())
 

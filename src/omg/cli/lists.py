@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from omg.cli.tables import print_table
+from omg.errors import UserError
 from omg.names import inert
 
 if TYPE_CHECKING:
@@ -185,8 +186,10 @@ def read_words(
     """
     from omg.config.overrides import CommandLine, assignments, nested, translate
     from omg.envs.trust import vouch
-    from omg.errors import UserError
 
+    for option, given in (("--config", config_name), ("--env-config", env_config)):
+        if given == "":
+            raise UserError(f"{option}: a name must follow, e.g. {option}=NAME.")
     line = translate(words)
     if line.print_config and not prints:
         raise UserError("print_config: is for omg train. `omg config` shows a configuration, too.")

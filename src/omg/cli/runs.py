@@ -125,6 +125,8 @@ def evaluate(
     the runs are compared with the first one.
     """
     _check_which(runs, which, step)
+    if csv is not None and (not csv.name or csv.is_dir()):
+        raise UserError(f"--csv: cannot write '{csv}' (Is a directory).")
     if pool is None:
         for option, given in (("--set", set_name), ("--group", group), ("--metric", metric)):
             if given:
@@ -268,7 +270,7 @@ def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> N
 
 def bench(
     context: typer.Context,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time to measure for, compilation aside.")] = 40.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=86_400, help="Time to measure for, compilation aside.")] = 40.0,
     env: Annotated[str, typer.Option(help="Game (see `omg envs`).")] = "sc2",
 ) -> None:
     """Measure the speed of playing and learning on this machine.

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from omg.components.headers import DamagedFileError, StoredArray, check_regular, read_header
+from omg.errors import UserError, abridged
 
 _WRITING, _OLD = ".writing-", ".old-"
 _MOST_LEVELS = 64
@@ -88,12 +89,28 @@ def new_folder(path: Path) -> Iterator[Path]:
             _remove(leftover)
 
 
+def given_path(path: str | Path) -> Path:
+    """A path that somebody gave, whether anything is there or not.
+
+    Raises:
+        UserError: the system cannot even look there, e.g. because a name in it is too long.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{abridged(str(path))}: there can be no such path ({reason}).") from None
+    return Path(path)
+
+
 def whole_folder(path: Path) -> Path:
     """`path`, or the version before it if a process was killed while `new_folder` replaced it."""
     if not path.name:  # The folder one is in, which nobody replaces.
         return path
     old = path.with_name(_OLD + path.name)
-    return old if old.exists() and not path.exists() else path
+    return old if os.path.exists(old) and not path.exists() else path
 
 
 def remove_leftovers(folder: Path) -> None:

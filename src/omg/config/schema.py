@@ -26,7 +26,7 @@ from omg.config.spellings import plain_value
 from omg.config.start_section import StartSection
 from omg.config.values import describe_field
 from omg.envs import ENVS
-from omg.errors import UserError, abridged
+from omg.errors import UserError, abridged, is_plain_text
 
 SECTIONS: tuple[type[Section], ...] = (
     RunSection,
@@ -76,6 +76,8 @@ def parse_config(values: Mapping[str, Any]) -> Config:
     for key in values:
         if key not in Config.model_fields:
             raise unknown_key(str(key), str(values.get("env", "")))
+        if isinstance(values[key], str) and not is_plain_text(values[key]):
+            raise UserError(f"{key}: got {abridged(values[key])}, which no file can hold.")
     plain = {key: plain_value(Config.model_fields[key], value) for key, value in values.items()}
     try:
         return Config(**plain)

@@ -264,7 +264,7 @@ class LearningSection(Section):
     grad_norm_clip: Real = Field(10.0, gt=0, description="Longest gradient; longer ones are shortened to it")
     target_update_interval: Steps = Field(200, ge=1, description="Episodes between copies to the target network")
     double_q: bool = Field(True, description="The online network chooses the target's action (double Q-learning)")
-    updates_per_episode: Real = Field(1.0, gt=0, description="Gradient updates for every episode played")
+    updates_per_episode: Real = Field(1.0, ge=1e-6, le=1000, description="Gradient updates for every episode played")
     mixer: OptionalName = Field(None, description="How the seats' values become one team value; None: they do not")
     mixing_embed_dim: Width = Field(32, ge=1, description="Width of QMIX's mixing layer, of QTRAN's networks")
     hypernet_layers: Whole = Field(2, ge=1, le=2, description="Layers of QMIX's weight generators")

@@ -17,6 +17,7 @@ POOL = "pool"
 
 
 _MOST_DIGITS = 9
+_LONGEST_NAME = 500
 
 
 class TeamPart(NamedTuple):
@@ -40,6 +41,8 @@ def parse_team(name: str, algorithms: Collection[str]) -> list[TeamPart]:
     Raises:
         UserError: when a part is no known algorithm or a count is zero.
     """
+    if len(name) > _LONGEST_NAME:
+        raise UserError(f"Team name: got {len(name)} characters; allowed: at most {_LONGEST_NAME}.")
     longest_first = sorted({*algorithms, POOL}, key=lambda algorithm: (-len(algorithm), algorithm))
     furthest = 0
 

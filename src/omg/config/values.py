@@ -17,7 +17,7 @@ import yaml
 from pydantic.fields import FieldInfo
 from yaml.constructor import ConstructorError
 
-from omg.errors import UserError, abridged
+from omg.errors import UserError, abridged, is_plain_text
 
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _SCALARS: tuple[tuple[str, re.Pattern[str], list[str]], ...] = (
@@ -124,6 +124,8 @@ def _check_tree(values: Any) -> None:
                 below += value.values()
             elif isinstance(value, list):
                 below += value
+            elif isinstance(value, str) and not is_plain_text(value):
+                raise yaml.YAMLError("text with characters that no file can hold")
             elif not isinstance(value, str | int | float | None):
                 raise yaml.YAMLError(f"a {type(value).__name__}; allowed: text, numbers, lists and mappings")
         nodes += len(below)

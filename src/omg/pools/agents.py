@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, whole_folder
+from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, given_path, whole_folder
 from omg.config import Config, change_config, parse_config
 from omg.controllers import Policy, build_mac
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
@@ -252,7 +252,7 @@ def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: Mappi
 
 def find_agent(path: Path) -> Path:
     """The agent folder meant by `path`: itself, or inside a run folder the best, else the last agent."""
-    folder = whole_folder(path)
+    folder = whole_folder(given_path(path))
     if (folder / CARD).is_file():
         return folder
     for seed in (path, *sorted(path.glob("agents/seed_*"), key=_seed_number)):

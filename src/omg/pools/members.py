@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from omg.components.files import read_json, write_json
+from omg.components.files import given_path, read_json, write_json
 from omg.components.headers import DamagedFileError
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
@@ -87,6 +87,7 @@ def read_index(path: Path) -> PoolIndex:
     Raises:
         UserError: there is none, or it is damaged or breaks a rule.
     """
+    given_path(path)
     file = inside(path, path / INDEX)
     if not file.is_file():
         reason = f"it has no {INDEX}" if path.is_dir() else "there is no such folder"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from omg.components.files import ShapeMismatchError, whole_folder
+from omg.components.files import ShapeMismatchError, given_path, whole_folder
 from omg.envs.base import Size
 from omg.errors import UserError
 from omg.modules.opponent_models import Prior
@@ -51,7 +51,7 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
     Raises:
         UserError: nothing there, or damaged.
     """
-    folder = _find(Path(path))
+    folder = _find(given_path(path))
     bundle = read_bundle(folder, PRIOR_CARD, PriorCard)
     card = bundle.card
     if card.map_shape is not None and math.prod(card.map_shape) > card.features:

@@ -19,6 +19,8 @@ FORMATS = ("png", "svg", "pdf")
 _SHARES = {"battle_won": "battles won"}
 """Metrics between 0 and 1, which are drawn as percentages on a full axis, and what the axis is called."""
 
+_LONGEST_TEXT = 300
+"""More does not fit above or beside a figure."""
 _MOST_DOTS = 40
 
 
@@ -94,6 +96,9 @@ def plot_curves(
         The path.
     """
     target = figure_path(path)
+    for what, given in (("title", title), ("metric", metric)):
+        if len(given) > _LONGEST_TEXT:
+            raise UserError(f"{what}: got {len(given)} characters; allowed: at most {_LONGEST_TEXT}.")
     if not tables:
         raise UserError(f"figure '{target}': there is nothing to draw.")
     curves = {label: mean_curve(rows, metric, band) for label, rows in tables.items()}
@@ -177,6 +182,7 @@ def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", 
         figure.legend(frameon=False, loc="outside right upper")
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # A name or title is text, whatever dollars are in it.
+        text.set_text(text.get_text().encode("utf-8", "replace").decode("utf-8"))
     return figure
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from omg.components.files import digest_of, read_json, write_json, write_text
+from omg.components.files import digest_of, given_path, read_json, write_json, write_text
 from omg.components.headers import DamagedFileError
 from omg.config import Config, write_yaml
 from omg.envs import EnvSpec
@@ -88,7 +88,7 @@ class RunFolder:
         Raises:
             UserError: there is none, or it has links that lead out of it.
         """
-        folder = RunFolder(path)
+        folder = RunFolder(given_path(path))
         if not folder.config_file.is_file():
             reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
             raise UserError(f"{path} is not a run folder: {reason}.")

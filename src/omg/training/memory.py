@@ -83,6 +83,8 @@ def _needs(program: Program) -> list[_Need]:
         _Need("batch_size", config.batch_size, "episodes", 2 * episode * program.sequences / config.batch_size),
         _Need("seeds", seeds, f"networks of width {config.rnn_hidden_dim:,}", weights),
     ]
+    draws = _Need("updates_per_episode", program.updates, "updates of a round", 4 * config.buffer_size * seeds)
+    needs.append(draws)
     if program.learner.examines:
         needs.append(_Need("test_nepisode", config.test_nepisode, "episodes", 2 * episode))
     return needs

@@ -326,6 +326,8 @@ def test_evaluate_prints_scores_differences_and_a_table(
         "seed": 0,
         "which": "last",
         "say": asked["say"],
+        "obs_adapter": "none",
+        "note": asked["note"],
     }
     with file.open() as lines:
         assert [row["agent"] for row in csv.DictReader(lines)] == ["agent_1"] * 15 + ["agent_2"] * 15

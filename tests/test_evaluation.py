@@ -328,6 +328,8 @@ def test_evaluate_prints_scores_differences_and_a_table(
         "step": None,
         "say": asked["say"],
         "begin": asked["begin"],
+        "obs_adapter": "none",
+        "note": asked["note"],
     }
     with file.open() as lines:
         assert [row["agent"] for row in csv.DictReader(lines)] == ["agent_1"] * 15 + ["agent_2"] * 15

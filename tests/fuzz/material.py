@@ -97,7 +97,7 @@ class Material:
         policy = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.01 * seed, leaf.dtype), shapes)
         results = {"test_return_mean": 0.5}
         return save_agent(
-            folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), vars(env.spec), results)
+            folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), env.spec, results)
         )
 
     def _pool(self, name: str, config: Any) -> None:

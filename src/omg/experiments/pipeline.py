@@ -25,7 +25,7 @@ from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.plan import PLAN_FILE, Plan, read_plan
 from omg.experiments.plan_check import PRIOR_LABEL, CheckedPlan, check_plan
-from omg.experiments.pool import copy_pool, train_pool
+from omg.experiments.pool import copy_pool, say_on, train_pool
 from omg.experiments.prior import prior_config
 from omg.experiments.results import (
     CROSS_PLAY_COLUMNS,
@@ -46,7 +46,6 @@ from omg.experiments.results import (
 from omg.experiments.runs import finish, is_over
 from omg.experiments.self_play import self_play_part, self_play_table_rows
 from omg.experiments.stages import STAGES, Ledger, Part, with_pool
-from omg.names import inert
 from omg.pools import PRIOR_FOLDER, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -130,15 +129,11 @@ def run_pipeline(
     shown = Path(folder)
     checked = check_plan(plan, folder)
     screen = Console(quiet=True) if quiet else console or Console()
-
-    def say(message: str) -> None:
-        screen.print(inert(message), markup=False, highlight=False, soft_wrap=True)
-
     try:
         checked.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
-    ledger = Ledger(checked.folder, say)
+    ledger = Ledger(checked.folder, lambda line: say_on(screen, line))
     with RunFolder(checked.folder).lock():
         pipeline = _Pipeline(checked, shown, ledger, screen, quiet, jobs)
         parts = pipeline.parts()

@@ -104,14 +104,14 @@ def train_pool(
         for config in ahead.values():
             _check_run(config)
         with _told_how_to_continue(pool, screen):
-            finish_all(ahead, jobs, folder / RUNS / "logs", lambda line: _say(screen, line))
+            finish_all(ahead, jobs, folder / RUNS / "logs", lambda line: say_on(screen, line))
     for algorithm, seats in missing.items():
         if seats:
             run = _finished_run(pool, configs[algorithm], screen, quiet)
             for seed, chosen in seats.items():
                 _add_trained(pool, run, seed, chosen, which, env, episodes, screen)
         else:
-            _say(screen, f"{algorithm}: all {len(sets[algorithm])} members are in the pool")
+            say_on(screen, f"{algorithm}: all {len(sets[algorithm])} members are in the pool")
     for script, chosen in (scripted or {}).items():
         _add_scripted(pool, script, chosen, game, env, episodes, screen)
     return pool
@@ -284,7 +284,7 @@ def _told_how_to_continue(pool: Pool, screen: Console) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say(screen, f"continue the pool {pool.path} with the same command")
+        say_on(screen, f"continue the pool {pool.path} with the same command")
         raise
 
 
@@ -309,7 +309,7 @@ def _add_trained(
 def _add_scripted(pool: Pool, script: str, chosen: str, game: Config, env: Env, episodes: int, screen: Console) -> None:
     there = next((member for member in pool if member.name == script), None)
     if there is not None and there.set == chosen:
-        _say(screen, f"{script}: is in the pool")
+        say_on(screen, f"{script}: is in the pool")
         return
     policy: Policy = build_scripted(script, env)
     card = AgentCard(script, 0, 0, game.model_dump(), env.spec)
@@ -320,8 +320,9 @@ def _add_scripted(pool: Pool, script: str, chosen: str, game: Config, env: Env, 
 def _report(member: Member, screen: Console) -> None:
     measured = member.measured
     assert measured is not None
-    _say(screen, f"{member.name} ({member.set}): {measured.metric} {measured.value:.3f}")
+    say_on(screen, f"{member.name} ({member.set}): {measured.metric} {measured.value:.3f}")
 
 
-def _say(screen: Console, message: str) -> None:
+def say_on(screen: Console, message: str) -> None:
+    """Prints a line as it is: nothing in it is markup or steers the terminal."""
     screen.print(inert(message), highlight=False, markup=False, soft_wrap=True)

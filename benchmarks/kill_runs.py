@@ -313,6 +313,7 @@ def main() -> None:
         work = Path(scratch)
         os.environ.setdefault("OMG_CACHE", str(work / "cache"))
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["OMG_TRUST"] = str(LINE["key"])  # A resumed run names its game only in a file.
         paths = [str(HERE.parents[1] / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
         if importlib.util.find_spec("gymnasium") is None:
             (work / "games" / "gymnasium").mkdir(parents=True)

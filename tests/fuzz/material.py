@@ -96,9 +96,7 @@ class Material:
         shapes = jax.eval_shape(lambda: build_mac(config, env.spec, jax.random.PRNGKey(0)))
         policy = jax.tree.map(lambda leaf: np.full(leaf.shape, 0.01 * seed, leaf.dtype), shapes)
         results = {"test_return_mean": 0.5}
-        return save_agent(
-            folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), env.spec, results)
-        )
+        return save_agent(folder, policy, AgentCard(config.name, seed, 100, config.model_dump(), env.spec, results))
 
     def _pool(self, name: str, config: Any) -> None:
         from omg.envs import make_env

@@ -103,15 +103,20 @@ class RunFolder:
         """Stores the configuration."""
         write_text(self.config_file, write_yaml(config.model_dump()))
 
+    def spec(self) -> EnvSpec | None:
+        """The sizes of its game, as the run has noted them; None of runs of earlier versions, which did not."""
+        try:
+            return TypeAdapter(EnvSpec).validate_python(read_json(self.path / _GAME))
+        except (OSError, DamagedFileError, ValidationError):
+            return None
+
     def where(self) -> str:
         """The game in words, `sc2 8m`, for tables and figures; opens no game."""
-        try:
-            spec = TypeAdapter(EnvSpec).validate_python(read_json(self.path / _GAME))
-        except (OSError, DamagedFileError, ValidationError):
-            # A run of an earlier version: its options tell its game from others, though not in the game's own words.
-            config = self.config()
-            return f"{config.env} {config.env_args.get('map_name') or digest_of(config.env_args)[:6]}"
-        return f"{spec.name} {spec.scenario}"
+        if (spec := self.spec()) is not None:
+            return f"{spec.name} {spec.scenario}"
+        # Its options tell its game from others, though not in the game's own words.
+        config = self.config()
+        return f"{config.env} {config.env_args.get('map_name') or digest_of(config.env_args)[:6]}"
 
     def agent(self, seed: int, which: str) -> Path:
         """Folder of the `best` or `last` agent of a seed."""

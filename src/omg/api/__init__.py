@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +20,19 @@ from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
 from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
-from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.modules.opponent_models import Prior
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, Pool, PriorCard, save_agent, save_prior
+from omg.pools import PRIOR_FOLDER, Agent, AgentCard, PriorCard, save_agent, save_prior
 from omg.report.replays import REPLAYS, check_replays, write_replays
-from omg.runners import OWN_RETURN
 from omg.stopping import Stop
-from omg.tracking import RunFolder, RunReporter, Table, check_trackers, is_agent, load_seeds
+from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
 from omg.tracking.extension import extend_run, keep_former_best
-from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import chosen_device, prepare
 from omg.training.hosted import build_program
 from omg.training.loop import BEST_AT_END, Trainer
 from omg.training.memory import check_memory
 from omg.training.obs_adapter import save_maps
 from omg.training.program import Program
-from omg.training.saved import agent_at, continued
+from omg.training.saved import continued
 
 __all__ = [
     "Agent",

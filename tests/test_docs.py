@@ -107,6 +107,8 @@ def test_links_lead_somewhere(path: Path) -> None:
         there = (path.parent / file).resolve() if file else path
         if not there.exists() or (anchor and anchor not in anchors(there.read_text())):
             broken.append(target)
+        elif path in PAGES and not there.is_relative_to(ROOT / "docs"):
+            broken.append(f"{target}: not in the site, which cannot be built then")
     assert broken == []
 
 

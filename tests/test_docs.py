@@ -20,7 +20,8 @@ from omg.envs.battle import MAPS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-TEXTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *PAGES]
+READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+TEXTS = [*READMES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *PAGES]
 COMMANDS = command_names()
 
 HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
@@ -48,8 +49,9 @@ def shell_lines(text: str) -> list[str]:
     return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines]
 
 
-def test_readme_names_every_algorithm_game_map_and_command() -> None:
-    text = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("path", READMES, ids=name)
+def test_readme_names_every_algorithm_game_map_and_command(path: Path) -> None:
+    text = path.read_text()
     assert [key for key in (*algorithm_names(), *env_config_names(), *MAPS) if f"`{key}`" not in text] == []
     assert [command for command in COMMANDS if f"`omg {command}" not in text] == []
 
@@ -90,7 +92,7 @@ def test_the_page_about_clients_names_every_interface_and_script() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
-    listed = re.findall(r": ([\w/-]+\.md)$", text, re.MULTILINE)
+    listed = re.findall(r": ([\w./-]+\.md)$", text, re.MULTILINE)
     assert sorted(listed) == [str(page.relative_to(ROOT / "docs")) for page in PAGES]
     assert yaml.safe_load(text)["hooks"] == ["docs/hooks.py"]
 
@@ -105,6 +107,8 @@ def test_links_lead_somewhere(path: Path) -> None:
         there = (path.parent / file).resolve() if file else path
         if not there.exists() or (anchor and anchor not in anchors(there.read_text())):
             broken.append(target)
+        elif path in PAGES and not there.is_relative_to(ROOT / "docs"):
+            broken.append(f"{target}: not in the site, which cannot be built then")
     assert broken == []
 
 

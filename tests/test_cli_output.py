@@ -48,7 +48,7 @@ def printed(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0)
 def test_a_run_ends_with_what_matters_and_what_to_type(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omg.api.resume", lambda folder, console: omg.Run(run, "finished"))
+    monkeypatch.setattr("omg.api.resume", lambda folder, **_: omg.Run(run, "finished"))
     lines = printed(["resume", str(run)], capsys)
     table = [line.split()[0] for line in lines if line.strip().startswith("test_")]
     assert table == ["test_score_mean", "test_return_mean"], "the success metric first, no confusion"
@@ -59,7 +59,7 @@ def test_a_run_ends_with_what_matters_and_what_to_type(
         f"Evaluate: omg evaluate {run}",
         f"Draw: omg plot {run} --metric test_score_mean",
     ]
-    monkeypatch.setattr("omg.api.resume", lambda folder, console: omg.Run(run, "interrupted"))
+    monkeypatch.setattr("omg.api.resume", lambda folder, **_: omg.Run(run, "interrupted"))
     assert f"Continue: omg resume {run}" in printed(["resume", str(run)], capsys, code=130)
 
 
@@ -71,9 +71,11 @@ def test_what_to_type_fits_the_run(
     team = tiny_config(folder, "1pool1iql", init_param_path="POOL")
     hosted = tiny_config(folder).model_copy(update={"env": "gymma", "env_args": {"key": "own_game:Meeting"}})
     for config, command in ((team, f"Evaluate: omg evaluate {folder} --pool POOL"), (hosted, "")):
-        run = SimpleNamespace(folder=folder, status="finished", metrics=[], best=Table([]), success_metric="")
+        run = SimpleNamespace(
+            folder=folder, status="finished", metrics=[], best=Table([]), success_metric="", signal=None
+        )
         run.config = config
-        monkeypatch.setattr("omg.api.resume", lambda folder_, console, run=run: run)
+        monkeypatch.setattr("omg.api.resume", lambda folder_, run=run, **_: run)
         lines = printed(["resume", str(folder)], capsys)
         assert lines[1:] == ([command] if command else []), "games on the host cannot be evaluated"
 
@@ -82,7 +84,7 @@ def test_few_metrics_are_all_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = run_folder(tmp_path / "run", metrics((1, 5, "test_prior_loss", 0.5), (1, 5, "test_return_std", 0.25)))
-    monkeypatch.setattr("omg.api.resume", lambda folder_, console: omg.Run(folder, "finished"))
+    monkeypatch.setattr("omg.api.resume", lambda folder_, **_: omg.Run(folder, "finished"))
     lines = printed(["resume", str(folder)], capsys)
     assert [line.split()[0] for line in lines if line.startswith("  test_")] == ["test_prior_loss", "test_return_std"]
     assert lines[-1] == f"Run folder: {folder}", "nobody was saved and nothing was best: there is nothing to type"

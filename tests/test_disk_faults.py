@@ -164,17 +164,17 @@ def test_other_commands_tell_it_in_one_line(
 ) -> None:
     def failing(number: int) -> None:
         error = OSError(number, os.strerror(number), "results/scores.csv")
-        monkeypatch.setattr(api, "evaluate", Mock(side_effect=error))
+        monkeypatch.setattr(api, "load_seeds", Mock(side_effect=error))
 
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR):
         failing(number)
         assert main(["evaluate", "x"]) == 2
         assert one_line(capsys) == f"error: results/scores.csv: {os.strerror(number)}.\n"
     several = shutil.Error([("pool/a", "copy/a", "No space left on device"), ("pool/b", "copy/b", "so, too")])
-    monkeypatch.setattr(api, "evaluate", Mock(side_effect=several))
+    monkeypatch.setattr(api, "load_seeds", Mock(side_effect=several))
     assert main(["evaluate", "x"]) == 2
     assert one_line(capsys) == "error: copy/a: No space left on device.\n"
-    monkeypatch.setattr(api, "evaluate", Mock(side_effect=OSError(errno.ECONNREFUSED, "refused")))
+    monkeypatch.setattr(api, "load_seeds", Mock(side_effect=OSError(errno.ECONNREFUSED, "refused")))
     assert main(["evaluate", "x"]) == 70, "not the disk's fault"
 
 

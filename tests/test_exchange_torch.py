@@ -197,7 +197,7 @@ def test_a_run_goes_to_pymarl_with_its_mixer_and_optimiser(tmp_path: Path):
     shapes = jax.eval_shape(program.init, jnp.array([config.seed, config.seed + 1], jnp.uint32))
     state = jax.tree.map(lambda leaf: (0.1 * RNG.random(leaf.shape)).astype(leaf.dtype), shapes)
     state = state._replace(learner=state.learner._replace(updates=np.array([7, 8])))
-    run = RunFolder.create(config, program.spec.scenario)
+    run = RunFolder.create(config, program.spec)
     save_checkpoint(run.checkpoints, state, {}, with_buffer=False, keep=1)
     second = jax.tree.map(lambda leaf: leaf[1], state.learner)
     card = AgentCard("qmix", config.seed + 1, 100, config.model_dump(), program.spec)

@@ -122,7 +122,7 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     after, log = program.chunk(state)
     # The only games are those of the round, and their steps are all that is counted.
     assert rounds == [2]
-    np.testing.assert_array_equal(after.t_env, np.asarray(log.stats.lengths).sum(axis=(0, 2)))
+    np.testing.assert_array_equal(after.t_env.numpy(), np.asarray(log.stats.lengths).sum(axis=(0, 2)))
     assert np.abs(np.asarray(after.learner.mac.minds.subgoals.mean_head.weight) - start).max() > 0
     assert np.isfinite(np.asarray(log.stats.metrics["own_return"])).all()
     kept = jax.tree.leaves(after.learner.mac.subgoal_prior)

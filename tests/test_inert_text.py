@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from omg.cli import main, tables
+from omg.cli.progress import show_progress
 from omg.errors import UserError
 from omg.experiments.processes import serve
 from omg.experiments.results import read_rows, write_rows
@@ -55,9 +56,9 @@ def test_tables_lines_and_progress_show_names_as_they_are(capsys: pytest.Capture
     name = STEERING + "[red]x[/blue]"
     tables.print_table(name, ("agent", name), [(name, 1)])
     tables.print_lines(f"Folder: {name}")
-    with tables.progress("loading") as say:
+    with show_progress("loading") as say:
         say(name)
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert not set(said) - set("\n") & {chr(code) for code in (*range(32), *range(127, 160), 0x202E)}
     assert said.replace("\n", "").count("[red]x[/blue]") >= 4
     assert f"Folder: {SHOWN}" in said

@@ -118,7 +118,7 @@ def test_a_run_that_stopped_early_cannot_be_longer(kept: Path, tmp_path: Path):
         (["lr=0.1"], "lr: cannot change when a run goes on; it would be another run. Allowed: t_max."),
         (["--config=vdn"], "config: cannot change when a run goes on"),
         (["t_max=500"], "t_max: got 500, but "),
-        (["t_max=soon"], "t_max: got 'soon' (text); expected a whole number >= 1."),
+        (["t_max=soon"], "t_max: got 'soon' (text); expected a whole number >= 1 and <= "),
     ],
 )
 def test_nothing_else_can_change(words: list[str], message: str, kept: Path, capsys: pytest.CaptureFixture[str]):

@@ -228,7 +228,8 @@ def test_names_of_runs_are_file_names(tmp_path: Path, given: str) -> None:
     run.config_file.write_text(
         write_yaml({**run.config().model_dump(), "name": given}), encoding="utf-8", errors="replace"
     )
-    assert refusal(run.config).startswith("name: got")
+    said = refusal(run.config)
+    assert said.startswith("name: got") or "config.yaml cannot be read: text with characters that no file can" in said
     assert "got" in refusal(lambda: run.agent(1, given))
 
 

@@ -229,7 +229,7 @@ def test_mapped_programs_play_as_if_alone():
     single = jax.jit(lambda key: play_episodes(env, Chance(), key, 2, 0.25))
     mapped, longest = jax.device_get(together(keys)), []
     for index, key in enumerate(keys):
-        batch, stats, _ = jax.device_get(single(key))
+        batch, stats, *_ = jax.device_get(single(key))
         ours = jax.tree.map(lambda leaf, index=index: leaf[index], mapped)
         for one, other in zip(jax.tree.leaves(ours.stats), jax.tree.leaves(stats), strict=True):
             np.testing.assert_array_equal(one, other)
@@ -253,7 +253,7 @@ def test_any_over():
 def test_foraging_games_played_one_by_one():
     """The recorded actions, played again in each game by itself, bring what was recorded and counted."""
     env = make_env("foraging", **GAME)
-    batch, stats, _ = play(env, seed=2, games=12)
+    batch, stats, *_ = play(env, seed=2, games=12)
     assert batch is not None
     reset_key = jax.random.split(jax.random.PRNGKey(2), 3)[1]
     worlds, first = env.reset(reset_key, 12)

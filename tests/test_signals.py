@@ -190,7 +190,7 @@ def test_other_commands_end_with_one_line(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handlers = [signal.getsignal(each) for each in HOW]
-    monkeypatch.setattr(api, "evaluate", raising_once(number, api.evaluate, 1))
+    monkeypatch.setattr(api, "load_seeds", raising_once(number, api.load_seeds, 1))
     assert main(["evaluate", "nothing"]) == HOW[number]
     shown = capsys.readouterr()
     assert (shown.out, shown.err.strip()) == ("", f"ended by {signal.Signals(number).name}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from omg.components.files import given_path
 from omg.errors import UserError, unknown_name
 from omg.pools import Agent
 from omg.pools.agents import CARD
@@ -19,7 +20,7 @@ WHICH = ("last", "best")
 
 def is_agent(path: str | Path) -> bool:
     """Whether a folder is that of one agent, which leaves nothing to choose."""
-    return (Path(path) / CARD).is_file()
+    return (given_path(path) / CARD).is_file()
 
 
 def load_seeds(
@@ -44,7 +45,7 @@ def load_seeds(
     """
     if which not in WHICH:
         raise unknown_name("agent (which)", which, WHICH)
-    folder = Path(path)
+    folder = given_path(path)
     prepare(use_cuda=True)
     if (folder / "config.yaml").is_file():
         run = RunFolder.open(folder)

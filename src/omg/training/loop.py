@@ -194,7 +194,7 @@ class Trainer:
             progress = Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
             state = take_over(program.init(seeds), self.config, program.spec)
             if self.config.checkpoint_path is not None:
-                progress.last_log = progress.last_save = reached = int(state.t_env.min())
+                progress.last_log = progress.last_save = reached = int(state.t_env.numpy().min())
                 self.reporter.say(f"{self.config.checkpoint_path}: its learner goes on from t_env {reached:,}")
             return state, progress
         state, host = found
@@ -270,7 +270,8 @@ class Trainer:
     def _headline(self, progress: Progress) -> dict[str, float]:
         """The success metric and the return of the newest test, averaged over seeds."""
         names = (f"test_{self.program.success_metric}_mean", "test_return_mean")
-        return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in names}
+        there = [name for name in names if all(name in values for values in progress.newest_test)]
+        return {name: float(np.mean([values[name] for values in progress.newest_test])) for name in there}
 
     def _compare_controls(self, state: RunState, progress: Progress) -> None:
         """How much worse the games of the newest test go without what the opponent model says: `..._drop`."""

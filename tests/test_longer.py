@@ -204,7 +204,7 @@ def test_evaluate_tests_and_stops(kept: Path, results: Path, capsys: pytest.Capt
     pages = sorted((run.folder / "replays").iterdir())
     assert [page.name for page in pages] == [f"seed_1_game_0{number}.html" for number in (1, 2, 3, 4)]
     text = pages[0].read_text()
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
     replay = json.loads(text.partition('type="application/json">')[2].partition("</script>")[0])
     returns = [
         json.loads(page.read_text().partition('type="application/json">')[2].partition("</script>")[0])["facts"]

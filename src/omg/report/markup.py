@@ -56,22 +56,29 @@ _ENTITY = re.compile(r"&(?=#?\w+;)")
 _NUMBER = re.compile(r"[+\u2212-]?\d[\d,]*(\.\d+)?( %)?( \(.*\))?|\u2013|.*\d to [+\u2212-]?\d.*")
 
 
-def document(title: str, body: str) -> str:
+def document(title: str, body: str, script: str = "") -> str:
     """A whole page with its styles; it asks for no other file, and the browser is told to refuse any other.
 
     Args:
         title: text.
         body: markup. Styles in it, of figures, are moved to the page's own, the only ones that it allows.
+        script: what the page runs when it is there, of our own; no other script is allowed.
     """
     body, style = _gather_styles(body)
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    runs = f" script-src {_digest(script)};" if script else ""
+    policy = f"default-src 'none'; style-src {_digest(style)};{runs} img-src data:; base-uri 'none'; form-action 'none'"
+    body += f"\n<script>{script}</script>" if script else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html_text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _digest(text: str) -> str:
+    """A style or script as a Content-Security-Policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _gather_styles(body: str) -> tuple[str, str]:

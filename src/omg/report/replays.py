@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from omg.config import Config
 from omg.envs import plays_on_host
 from omg.envs.scenes import Scene, Stage, shown_games, stage_of
 from omg.errors import UserError
-from omg.report.markup import document
+from omg.report.markup import document, html_text
 from omg.training.program import Program, RunState
 
 REPLAYS = "replays"
@@ -147,17 +146,16 @@ def replay_page(about: dict[str, Any], stage: Stage, scene: Scene) -> str:
     data = json.dumps({**about, "stage": field, "pieces": pieces, "frames": _frames(scene)}, separators=(",", ":"))
     title = f"{about['algorithm']} in {about['game']} {about['scenario']}, seed {about['seed']}, game {about['number']}"
     facts = ", ".join(f"{name} {value:g}" for name, value in about["facts"].items())
-    # A slash after "<" would end the script element.
-    data = data.replace("</", "<\\/")
+    # Nothing in the data may end the element that holds it.
+    data = data.replace("<", "\\u003c")
     view = f"{stage.left:g} {stage.top:g} {stage.width:g} {stage.height:g}"
     body = (
-        f"<h1>{escape(title)}</h1>\n<p>{escape(facts)}</p>\n"
+        f"<h1>{html_text(title)}</h1>\n<p>{html_text(facts)}</p>\n"
         f'<p><button id="play">Play / pause</button> <input id="bar" type="range" min="0" value="0"> '
         f'<span id="at"></span></p>\n<svg id="field" viewBox="{view}" style="width:100%;max-height:75vh" role="img">'
-        f'</svg>\n<script id="replay" type="application/json">{data}</script>\n'
-        f"<script>{_PLAYER}</script>"
+        f'</svg>\n<script id="replay" type="application/json">{data}</script>'
     )
-    return document(title, body)
+    return document(title, body, _PLAYER)
 
 
 def _frames(scene: Scene) -> list[list[list[Any]]]:

@@ -81,6 +81,7 @@ def _stop(*_: Any, **__: Any) -> Any:
 @contextlib.contextmanager
 def stubs(deep: bool = False) -> Iterator[None]:
     """Cuts off what takes long. With `deep` a run is cut off after it has read its checkpoint."""
+    import omg.api.playing
     import omg.envs.adapters.jaxmarl
     import omg.experiments.adaptation
     import omg.experiments.pipeline
@@ -88,11 +89,13 @@ def stubs(deep: bool = False) -> Iterator[None]:
     import omg.experiments.versus
     import omg.report.toy
     import omg.training.bench
+    import omg.training.obs_adapter
     from omg.training.loop import Trainer
 
     targets: list[tuple[Any, str]] = [
-        (omg.api, "play_team"),
-        (omg.api, "pool_scores"),
+        (omg.api.playing, "play_team"),
+        (omg.api.playing, "pool_scores"),
+        (omg.training.obs_adapter, "play_episodes"),
         (omg.experiments.evaluation, "pool_scores"),
         (omg.experiments.evaluation, "cross_play"),
         (omg.experiments.pool, "play_team"),

@@ -49,8 +49,8 @@ def extend_run(folder: RunFolder, t_max: object) -> tuple[Config, str]:
     limit = make_stored_env(folder.config_file, config.env, config.env_args).spec.episode_limit
     same_rhythm = iterations_per_chunk(config, limit) == iterations_per_chunk(longer, limit)
     with folder.lock():
-        folder.set_status("running")
         kept = _take_back(folder.checkpoints, config.t_max if same_rhythm else 0)
+        folder.set_status("running")
         _restore_best(folder, config, longer)
         folder.write_config(longer)
     if kept is None:
@@ -66,15 +66,29 @@ def keep_former_best(folder: RunFolder, seed: int) -> None:
 
 
 def _take_back(checkpoints: Path, old_end: int) -> Path | None:
-    """Deletes the checkpoints in which some seed had reached the old end; returns the newest that is left."""
-    kept = None
-    for path in list_checkpoints(checkpoints):
-        if whole_checkpoint(path) and int(state_counters(path)[0].max()) < old_end:
+    """Deletes the checkpoints in which some seed had reached the old end; returns the newest that is left.
+
+    Raises:
+        UserError: all of them are damaged; nothing is deleted then, for somebody may know more about them.
+    """
+    kept, reached = None, {path: _steps(path) for path in list_checkpoints(checkpoints)}
+    if reached and all(steps is None for steps in reached.values()):
+        raise UserError(f"All {len(reached)} checkpoints in {checkpoints} are damaged; the run cannot take longer.")
+    for path, steps in reached.items():
+        if steps is not None and steps < old_end:
             kept = path
     for path in list_checkpoints(checkpoints):
         if kept is None or path.name > kept.name:
             shutil.rmtree(path)
     return kept
+
+
+def _steps(checkpoint: Path) -> int | None:
+    """Steps of the seed that had the most at a checkpoint; None of a damaged one."""
+    try:
+        return int(state_counters(checkpoint)[0].max()) if whole_checkpoint(checkpoint) else None
+    except (OSError, ValueError):
+        return None
 
 
 def _restore_best(folder: RunFolder, config: Config, longer: Config) -> None:

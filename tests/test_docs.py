@@ -20,7 +20,7 @@ from omg.envs.battle import MAPS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-TEXTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *PAGES]
+TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "benchmarks/README")), *PAGES]
 COMMANDS = command_names()
 
 HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))

@@ -33,7 +33,7 @@ demo: $(INSTALLED)  ## A whole small experiment: results/quick/report.html (abou
 test: check  ## Check and test everything
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
-test-fast: check  ## The same checks and some tests of every room, in two minutes
+test-fast: check  ## The same checks and some tests of every room (2 minutes on 2 cores)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --fast
 
 check: $(INSTALLED)  ## Style, types, layers

@@ -1,6 +1,6 @@
 """The files of `make test-fast`: for every room of the code some that check it for real and take little time.
 
-Chosen by the processor time of each file, compilation included; together, in two processes, they take about 160 s of
+Chosen by the processor time of each file, compilation included; together, in two processes, they take about 150 s of
 it. A room is a folder or a module of `src/omg`, and each of its files imports it (`test_repository`).
 """
 

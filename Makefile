@@ -19,11 +19,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CONSTRAINTS := $(if $(filter 1,$(LOCKED)),--constraint constraints.txt)
 INSTALLED := $(VENV)/.installed$(if $(filter 1,$(LOCKED)),-locked)
 
-.PHONY: help install demo test check fuzz bench docs clean
+.PHONY: help install demo test test-fast check fuzz bench docs clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 11
 
 install: $(INSTALLED)  ## Make .venv and install the project into it
 
@@ -32,6 +32,9 @@ demo: $(INSTALLED)  ## A whole small experiment: results/quick/report.html (abou
 
 test: check  ## Check and test everything
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+
+test-fast: check  ## The same checks and some tests of every room (2 minutes on 2 cores)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --fast
 
 check: $(INSTALLED)  ## Style, types, layers
 	$(BIN)/ruff check .

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fast import FILES
+
 SLOWEST = (
     *("test_registries", "test_pipeline", "test_hop_plus_training", "test_team_training", "test_hop_training"),
     *("test_social_training", "test_battle_physics", "test_q_learner", "test_evaluation", "test_policy_training"),
@@ -20,6 +22,17 @@ SLOWEST = (
     *("test_planning_search", "test_signalled_processes", "test_signals", "test_surroundings", "test_disk_faults"),
 )
 """The files that take longest, longest first."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--fast`: only the files of `fast.py`; the others are not even imported."""
+    parser.addoption("--fast", action="store_true", help="only the files that are listed in tests/fast.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out what `--fast` does not want."""
+    chosen = collection_path.is_dir() or collection_path.stem in FILES
+    return True if config.option.fast and not chosen else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -21,7 +21,11 @@ from omg.envs.battle import MAPS
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
-TEXTS = [*READMES, ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *PAGES]
+TEXTS = [
+    *READMES,
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "benchmarks/README")),
+    *PAGES,
+]
 COMMANDS = command_names()
 
 HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))

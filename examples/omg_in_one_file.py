@@ -124,9 +124,8 @@ class Agent(eqx.Module):
 
 def build(key: Array, states: Array) -> tuple[Prior, Inference, Agent]:
     """New networks; states [N, S] say what the prior's units are."""
-    keys = iter(jax.random.split(key, 15))
+    keys, P, both = iter(jax.random.split(key, 15)), PRIOR_WIDTH, EMBEDDING + MODEL_WIDTH
     layer = lambda kind, width, out: kind(width, out, key=next(keys))
-    P, both = PRIOR_WIDTH, EMBEDDING + MODEL_WIDTH
     encoder, heads = [layer(Linear, S, P), layer(Linear, P, P)], [layer(Linear, P, D), layer(Linear, P, D)]
     decoder = [layer(Linear, D, P), layer(Linear, P, P), layer(Linear, P, S)]
     deviation = jnp.where(states.std(axis=0) < 0.01, 1.0, states.std(axis=0))  # Constant features are only centred.
@@ -233,7 +232,7 @@ def pretrain(key: Array, updates: int = 1000) -> tuple[Prior, Inference, Agent]:
     play_key, build_key, learn_key = jax.random.split(key, 3)
     met = play(lambda memory, seen, last, key: (memory, go_planned(seen.obs[:, 0], key)), None, 512, play_key)
     states = met.s[jnp.arange(T + 1) <= met.filled.sum(axis=1, keepdims=True)]  # [N, S], the last ones included.
-    prior, model, agent = build(build_key, states)
+    prior, model, agent = jax.jit(build)(build_key, states)
 
     def step(carry, key):
         gradients = jax.grad(prior_loss)(carry[0], jax.random.choice(key, states, (128,)), key)
@@ -275,9 +274,10 @@ def main(seed: int = 1, steps: int = 100_000, lines: int = 10) -> dict[str, floa
     """Trains, prints and returns what is compared at the end."""
     key, prior_key, test_key = jax.random.split(jax.random.key(seed), 3)
     prior, model, agent = pretrain(prior_key)
-    buffer = jax.tree.map(jnp.zeros_like, play_omg((prior, model, agent), BUFFER, key, 1.0, draw=False))
+    played = jax.eval_shape(partial(play_omg, (prior, model, agent), BUFFER, key, 1.0, draw=False))  # Only shapes.
+    buffer, none = jax.tree.map(jnp.zeros_like, played), jnp.int32(0)
     optimisers = model_optimiser.init(model), agent_optimiser.init(agent)
-    learner = Learner(model, agent, agent, optimisers, buffer, jnp.int32(0), jnp.int32(0))
+    learner = Learner(model, agent, agent, optimisers, buffer, episodes=none, t_env=none)
     keys = jax.random.split(key, (lines, -(-steps // (lines * GAMES * T))))  # Rounds of each line of the table.
     train = jax.jit(lambda prior, start, keys: lax.scan(partial(train_round, prior, steps), start, keys))
     tested = jax.jit(lambda nets, epsilon, use: play_omg(nets, 512, test_key, epsilon, draw=False, use=use).reward)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -210,12 +211,13 @@ def test_the_prior_s_loss_is_the_library_s(one: ModuleType, both: Both) -> None:
 # Learning
 
 
-def test_it_learns(one: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    found = one.main(seed=1, steps=15_000, lines=5)
+def test_it_learns(one: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(one, "pretrain", partial(one.pretrain, updates=300))
+    found = one.main(seed=1, steps=12_000, lines=4)
     assert list(found) == ["OMG", "the same, subgoal zeroed", "random", "best possible"]
     assert found["random"] < 0.15
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split()[:2] == ["steps", "return"]
-    assert [float(row.split()[-1]) for row in rows[5:]] == [pytest.approx(value, abs=0.006) for value in found.values()]
+    assert [float(row.split()[-1]) for row in rows[4:]] == [pytest.approx(value, abs=0.006) for value in found.values()]
     # Where the greedy player stands between two equal actions one line may be low, so that the best one counts.
-    assert max(float(row.split()[1]) for row in rows[:5]) > 0.35
+    assert max(float(row.split()[1]) for row in rows[:4]) > 0.35

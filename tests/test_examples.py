@@ -21,9 +21,10 @@ def example(name: str) -> Callable[..., Any]:
 
 def test_every_example_is_short_and_tested_here() -> None:
     scripts = {path.stem: path.read_text() for path in EXAMPLES.glob("*.py")}
-    assert set(scripts) == {"play_random", "train_and_load", "pettingzoo_loop", "many_seeds", "own_game"}
+    short = {"play_random", "train_and_load", "pettingzoo_loop", "many_seeds", "own_game"}
+    assert set(scripts) == {*short, "omg_in_one_file"}  # The last has tests of its own, `test_one_file.py`.
     for name, text in scripts.items():
-        assert text.count("\n") < 40
+        assert text.count("\n") < (40 if name in short else 301)
         assert f"python examples/{name}.py" in text
 
 

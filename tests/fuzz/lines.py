@@ -275,6 +275,25 @@ def _plot(random: Random) -> list[str]:
     return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
 
 
+def _import(random: Random) -> list[str]:
+    options = {
+        "--output": _output,
+        "--pool": _paths,
+        "--set": _set,
+        "--prior": _output,
+        "--seed": _number,
+        "--steps": _number,
+    }
+    return [_paths(random), *_options(random, options), *_train(random)]
+
+
+def _export(random: Random) -> list[str]:
+    to = lambda random: random.choice(("pymarl", "torch", "onnx", word(random)))  # noqa: E731
+    which = lambda random: random.choice(("last", "best", word(random)))  # noqa: E731
+    options = {"--to": to, "--output": _output, "--which": which, "--seed": _number}
+    return [_paths(random), *_options(random, options)]
+
+
 def _toy(random: Random) -> list[str]:
     options = {"--seeds": _number, "--episodes": _number, "--size": _number, "--seed": _number, "--output": _output}
     return _options(random, options)
@@ -305,6 +324,8 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "pipeline": _pipeline,
     "pretrain": lambda random: [_paths(random), *_settings(random, 3)],
     "plot": _plot,
+    "import": _import,
+    "export": _export,
     "pool train": _pool_train,
     "pool list": lambda random: [_paths(random), *_options(random, {"--set": _set, "--algorithm": word})],
     "pool show": _pool_show,

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from omg.cli.lists import ConfigOption, EnvConfigOption, read_words
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED
+from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, read_words
+from omg.cli.tables import print_lines
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,13 +31,20 @@ def import_(
     prior: Annotated[
         Path | None, typer.Option("--prior", metavar="PRIOR", help="Folder that the prior of vae.th goes to.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of its training: tells members apart.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of its training: tells members apart.")
+    ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Steps of its training; else the folder's name, if that is a number.")
+        int | None,
+        typer.Option(min=0, max=2**53, help="Steps of its training; else the folder's name, if that is a number."),
     ] = None,
     episodes: Annotated[
-        int, typer.Option(min=0, help="Greedy episodes in which a pool's new member is measured; 0 for none.")
+        int,
+        typer.Option(
+            min=0, max=MOST_EPISODES, help="Greedy episodes in which a pool's new member is measured; 0 for none."
+        ),
     ] = 0,
+    trust: TrustOption = False,
 ) -> None:
     """Take over an agent of PyMARL, EPyMARL or the old OMG code.
 
@@ -81,7 +89,8 @@ def export(
         Path | None, typer.Option("--output", "-o", metavar="PATH", help="A new folder; for onnx a file.")
     ] = None,
     which: Annotated[str, typer.Option(metavar="last|best", help="Agent of a run.")] = "last",
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of a run; the first by default.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=MOST_SEED, help="Seed of a run; the first by default.")] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Write an agent for PyMARL, for PyTorch alone, or as an ONNX graph.
 
@@ -96,5 +105,4 @@ def export(
 
 
 def _print(written: Written) -> None:
-    lines = [*written.lines, *(f"note: {note}" for note in written.notes)]
-    Console(soft_wrap=True).print("\n".join(lines), markup=False, highlight=False)
+    print_lines(*written.lines, *(f"note: {note}" for note in written.notes))

@@ -158,7 +158,10 @@ def test_evaluate_takes_a_step(kept: Path, capsys: pytest.CaptureFixture[str], t
         table = tmp_path / f"{step}.csv"
         assert main(["evaluate", str(kept), "--episodes=16", "--explore", f"--step={step}", "--csv", str(table)]) == 0
         tables.append(table.read_text())
+        assert f"seed 1, saved agent (t_env {step:,})" in capsys.readouterr().out
     assert tables[0] != tables[1]
+    assert main(["evaluate", str(kept), "--step", "0", "--obs-adapter", "learn"]) == 2
+    assert "Leave step out." in capsys.readouterr().err
     assert main(["evaluate", str(kept), "--step", "1"]) == 2
     assert "Saved steps: " in capsys.readouterr().err
 

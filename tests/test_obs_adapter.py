@@ -161,6 +161,7 @@ def test_everybody_plays_from_observations_on_request(
     assert main(["evaluate", str(seeing), "--episodes", "4", "--obs-adapter", "learn"]) == 0
     assert "obs adapter: explains 100.0% of the variance" in capsys.readouterr().out.replace("\n", " ")
     assert main(["evaluate", str(seeing), "--obs-adapter", "yes"]) == 2
+    assert main(["evaluate", str(plain), "--obs-adapter", "learn"]) == 2, "there is nothing to adapt"
 
 
 # ----------------------------------------------------------------------------------------------------------- training

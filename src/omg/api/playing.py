@@ -10,7 +10,7 @@ from omg.envs.trust import trusting
 from omg.errors import UserError
 from omg.evaluation import load_mates, play_team, pool_scores, stack_agents
 from omg.pools import Agent, Pool
-from omg.tracking import Table, is_agent, load_seeds
+from omg.tracking import Table, check_step, is_agent, load_seeds
 from omg.training.adapting import check_adapted, load_adapted
 from omg.training.device import prepare
 from omg.training.saved import agent_at
@@ -48,8 +48,7 @@ def load(
 def _load(path: str | Path, step: int | None, obs_adapter: str, say: Callable[[str], None]) -> Agent:
     if step is None:
         return load_adapted(path, obs_adapter, say)
-    if obs_adapter != "none":
-        raise UserError("obs_adapter: is fitted for agents that were saved, not for those of a step. Leave step out.")
+    check_step(obs_adapter)
     return agent_at(Path(path), step)
 
 

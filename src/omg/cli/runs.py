@@ -172,14 +172,18 @@ def _evaluate_alone(
 ) -> Table:
     from omg import api
     from omg.tracking import Table
+    from omg.training.adapting import check_adapted
 
     found: list[dict[str, Any]] = []
     for run in runs:
         agents = api.load_seeds(run, which, step=step, obs_adapter=obs_adapter, say=print_lines)
+        if obs_adapter == "learn":
+            check_adapted(agents)
         for agent in agents:
             table = api.evaluate(agent, episodes=episodes, seed=seed, greedy=greedy)
             games = f"{table[0]['episodes']} episodes (games of --seed {seed})"
-            print_rows(f"{run}: {which_agents([agent], run, which)}, {games}", table)
+            kind = which if step is None else "saved"
+            print_rows(f"{run}: {which_agents([agent], run, kind)}, {games}", table)
             place = {"run": str(run)} if len(runs) > 1 else {}
             found += [{**place, **({"seed": agent.card.seed} if len(agents) > 1 else {}), **row} for row in table]
     return Table(found)
@@ -219,6 +223,7 @@ def _evaluate_with_pool(
         if name not in known:
             raise unknown_name(f"group (--group) of a game with {opened.spec.n_agents} seats:", name, known)
     labels = run_labels(runs)
+    kind = which if step is None else "saved"
     who: list[str] = []
     with show_progress("loading") as say:
         table = evaluate_runs(
@@ -233,7 +238,7 @@ def _evaluate_with_pool(
             say=say,
             obs_adapter=obs_adapter,
             note=print_lines,
-            begin=lambda one: who.append(f"{one.label}: {which_agents(one.agents, labels[one.label], which)}"),
+            begin=lambda one: who.append(f"{one.label}: {which_agents(one.agents, labels[one.label], kind)}"),
         )
     _print_scores(
         f"{opened.where}, set {set_name}, {episodes} episodes per team (games of --seed {seed})",

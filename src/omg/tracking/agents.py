@@ -23,6 +23,12 @@ def is_agent(path: str | Path) -> bool:
     return (given_path(path) / CARD).is_file()
 
 
+def check_step(obs_adapter: str) -> None:
+    """Refuses to adapt agents of a saved step: a map is kept beside the agent it was fitted for."""
+    if obs_adapter != "none":
+        raise UserError("obs_adapter: is fitted for agents that were saved, not for those of a step. Leave step out.")
+
+
 def load_seeds(
     path: str | Path,
     which: str = "last",
@@ -51,6 +57,7 @@ def load_seeds(
         run = RunFolder.open(folder)
         config = run.config()
         if step is not None:
+            check_step(obs_adapter)
             return [agent_at(folder, step, index) for index in range(config.seeds)]
         seeds = range(config.seed, config.seed + config.seeds)
         return [load_adapted(run.agent(seed, which), obs_adapter, say) for seed in seeds]

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from omg.experiments import pipeline as module
-from omg.experiments.results import read_rows
-from omg.experiments.stages import Ledger, Part
+from omg.experiments.ledger import Ledger, Part
+from omg.experiments.results import read_rows, write_rows
 from refusing import refusal
 
 
@@ -80,8 +79,8 @@ def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> N
     script = f"""
 import os, signal
 from pathlib import Path
+from omg.experiments.ledger import Ledger, Part
 from omg.experiments.results import write_rows
-from omg.experiments.stages import Ledger, Part
 
 folder = Path({str(tmp_path)!r})
 table = folder / "scores.csv"
@@ -100,7 +99,7 @@ Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
 
     def work() -> None:
         calls.append("again")
-        module.write_rows(table, [{"mean": 1.5}], ("mean",))
+        write_rows(table, [{"mean": 1.5}], ("mean",))
 
     again = Part("evaluate", "scores omg", {}, (table,), work)
     record = Ledger(tmp_path).record(again)

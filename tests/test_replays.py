@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from counting import CountingEnv
 from omg import api
 from omg.components import selectors
 from omg.envs import ENVS, make_env
-from omg.envs.scenes import Scene, scenery_of
+from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.report.replays import check_replays, replay_page
 from tiny import tiny_config
@@ -74,6 +75,18 @@ def test_a_battle_shows_who_falls():
     # North is up on the page, where y grows downwards.
     north = scenery.show(state._replace(ally=state.ally._replace(y=state.ally.y + 1)))
     np.testing.assert_allclose(np.asarray(whole.y - north.y)[0], [1, 1, 0], atol=1e-6)
+
+
+def test_a_game_of_ones_own_brings_its_picture():
+    class Own(CountingEnv):
+        def scenery(self) -> Scenery:
+            return Scenery(0, 0, 3, 2, True, (), lambda state: state)
+
+    game = make_env("toy_grid")
+    assert scenery_of(CountingEnv(game)) is None
+    shown = scenery_of(Own(game))
+    assert shown is not None
+    assert (shown.width, shown.height) == (3, 2)
 
 
 def test_games_without_a_picture_are_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):

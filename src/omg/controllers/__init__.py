@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jax import Array
 
 from omg.config.sections import PLANNERS
-from omg.controllers.base import Lineup, Player, PlayerView, Policy
+from omg.controllers.base import Controller, Lineup, Player, PlayerView, Policy
 from omg.controllers.basic import BasicMAC, Carry, Columns, build_basic_mac
 from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
 from omg.controllers.hop import HOPMac, build_hop_mac
@@ -31,6 +31,7 @@ __all__ = [
     "BasicMAC",
     "Carry",
     "Columns",
+    "Controller",
     "HOPMac",
     "Lineup",
     "Player",

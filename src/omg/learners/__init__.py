@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omg.errors import unknown_name
-from omg.learners.base import Kept, Learner, LearnerState
+from omg.learners.base import Kept, Learner
 from omg.learners.coma import COMALearner, COMAState
 from omg.learners.hop import HOPLearner, HOPState
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState
@@ -42,7 +42,6 @@ __all__ = [
     "Kept",
     "LOLALearner",
     "Learner",
-    "LearnerState",
     "OMGLearner",
     "OMGPPOLearner",
     "PPOLearner",

@@ -27,11 +27,10 @@ from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
 from omg.tracking.extension import extend_run, keep_former_best
 from omg.training.device import chosen_device, prepare
-from omg.training.hosted import build_program
 from omg.training.loop import BEST_AT_END, Trainer
 from omg.training.memory import check_memory
 from omg.training.obs_adapter import save_maps
-from omg.training.program import Program
+from omg.training.program import Program, build_program
 from omg.training.saved import continued
 
 __all__ = [
@@ -215,7 +214,7 @@ def _run(
             which = "best"
         path = folder.agent(seed, which)
         player = program.learner.tested(learner_state)
-        if program.learner_watches:
+        if isinstance(player, Prior):
             if which == "last":  # Tests measure the frozen players, so that no prior is the best by them.
                 _keep_prior(path, player, program, t_env, results, beside_pool=beside_pool)
             return

@@ -22,7 +22,8 @@ from omg.envs import plays_on_host
 from omg.envs.scenes import Scene, Stage, shown_games, stage_of
 from omg.errors import UserError
 from omg.report.markup import document, html_text
-from omg.training.program import Program, RunState
+from omg.training.program import Program
+from omg.training.state import RunState
 
 REPLAYS = "replays"
 """Folder of the pages in that of a run."""

@@ -35,7 +35,7 @@ from omg.errors import UserError
 from omg.names import check_links
 
 if TYPE_CHECKING:
-    from omg.training.program import RunState
+    from omg.training.state import RunState
 
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1

@@ -20,7 +20,7 @@ from jax import Array
 
 from omg.components import Count
 from omg.config import Config
-from omg.controllers import Controller, Player, Policy, Squad, TeamPolicy
+from omg.controllers import Controller, Policy, Squad, TeamPolicy
 from omg.envs import Env
 from omg.learners.base import Learner, S
 from omg.modules.opponent_models import Prior

@@ -175,7 +175,7 @@ class EncounterCollector(Generic[S]):
         )
 
 
-class EncounterProgram(Program[S]):
+class EncounterProgram(Program[PyTree]):
     """A program whose seeds are replicates: copies of one player, each with co-players of its own, who never learn."""
 
     def __init__(
@@ -212,7 +212,7 @@ class EncounterProgram(Program[S]):
             # The agent has the prior that it was trained with.
             self.learner.learns_prior = False
 
-    def begin(self, learner: S, seeds: Sequence[int], team: np.ndarray) -> RunState[S]:
+    def begin(self, learner: PyTree, seeds: Sequence[int], team: np.ndarray) -> RunState:
         """The state before the first round.
 
         Args:
@@ -235,12 +235,12 @@ class EncounterProgram(Program[S]):
         storage = jax.tree.map(lambda leaf: np.zeros((replicates, *leaf.shape), leaf.dtype), storage)
         # Counters of their own each: the state is used up when it is played, and one array cannot be used up twice.
         counters = (Count.of(0, (replicates,)), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-        state: RunState[S] = jax.device_put(RunState(learner, storage, keys, *counters, (squad, lineup)))
+        state: RunState = jax.device_put(RunState(learner, storage, keys, *counters, (squad, lineup)))
         return state
 
     def play(
-        self, state: RunState[S], rounds: int, progress: Callable[[int, int], None] = lambda done, rounds: None
-    ) -> tuple[ZunState, np.ndarray]:
+        self, state: RunState, rounds: int, progress: Callable[[int, int], None] = lambda done, rounds: None
+    ) -> tuple[RunState, np.ndarray]:
         """Plays, and unless it is frozen learns, round by round.
 
         Args:

@@ -14,7 +14,7 @@ from omg.training.checkpoint import list_checkpoints
 
 if TYPE_CHECKING:
     from omg.config import Config
-    from omg.training.program import IterationLog, RunState
+    from omg.training.state import IterationLog, RunState
 
 
 def check_losses(log: IterationLog, config: Config, checkpoints: Path) -> None:

@@ -172,12 +172,12 @@ class HostCollector(Generic[S]):
     def _episodes(self, played: Played, lineup: Lineup | None) -> Rollout:
         """Copies a round out of the board: episodes and statistics with the axes [Z, B, ...]."""
         seeds = self.seating.config.seeds
-        seat, players = (None, None) if lineup is None else (np.asarray(lineup.seat), np.asarray(lineup.players))
+        seat, players = jax.device_get((None, None) if lineup is None else (lineup.seat, lineup.players))
 
-        def by_seed(values: np.ndarray) -> np.ndarray:
+        def by_seed(values: np.ndarray) -> PyTree:
             return values.reshape(seeds, -1, *values.shape[1:])
 
-        def episode_major(values: np.ndarray) -> np.ndarray:
+        def episode_major(values: np.ndarray) -> PyTree:
             # A copy, always: the device may use the memory it is given as it is, and the next round overwrites it.
             return by_seed(np.array(np.swapaxes(values, 0, 1), order="C", copy=True))
 
@@ -310,10 +310,10 @@ class _Choices:
         """See `Chooser`."""
         began = time.perf_counter()
         seeds = self.collector.seating.config.seeds
-        shaped = Observation(*(values.reshape(seeds, -1, *values.shape[1:]) for values in seen))
+        shaped: list[PyTree] = [values.reshape(seeds, -1, *values.shape[1:]) for values in seen]
         epsilon = self._no_exploring if last else self._epsilon
         actions, self._memory, records = self._act(
-            self._leaves, self.state.squad, self._memory, self._key, epsilon, np.int32(t), shaped
+            self._leaves, self.state.squad, self._memory, self._key, epsilon, np.int32(t), Observation(*shaped)
         )
         chosen = np.asarray(actions)
         self.seconds += time.perf_counter() - began

@@ -23,10 +23,11 @@ from omg.runners import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest, save_checkpoint
 from omg.training.finite import check_losses, check_state
-from omg.training.program import Program, RunState
+from omg.training.program import Program
 from omg.training.progress import Progress, read_progress
 from omg.training.saved import take_over
 from omg.training.start import about_learner, about_prior
+from omg.training.state import RunState
 from omg.training.summary import Row, Summary, episode_rows
 
 

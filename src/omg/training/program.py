@@ -37,6 +37,7 @@ from omg.training.state import SEEDS_AXIS, IterationLog, RunState, Seated
 from omg.training.team import TeamSetup, build_team
 
 Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
+TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
 Test = Callable[[RunState[S]], tuple[EpisodeStats, Metrics]]
 
 
@@ -245,7 +246,9 @@ class Program(Generic[S]):
     # ----------------------------------------------------------------------------------- around a collector outside
 
     def _play_and_learn(
-        self, state: RunState[S], take_in: Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]] | None = None
+        self,
+        state: RunState[S],
+        take_in: TakeIn[S] | None = None,
     ) -> tuple[RunState[S], IterationLog]:
         """A chunk of one iteration; `state` is donated only after the last episode is over."""
         rollout = self.collector.collect(state)

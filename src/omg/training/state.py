@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
+import numpy as np
 from jax import Array
 
 from omg.components import Count
@@ -58,7 +59,7 @@ class IterationLog(NamedTuple):
     t_env: Count
     active: Array
     """Whether the seed was still training (it stops at `t_max`)."""
-    dropped: Array | None = None
+    dropped: np.ndarray | None = None
     """Episodes lost since the log before because their game failed, those of tests included; None for JAX games."""
 
 

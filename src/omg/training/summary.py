@@ -8,7 +8,7 @@ import numpy as np
 
 from omg.envs import EnvSpec
 from omg.runners import OWN_RETURN, EpisodeStats
-from omg.training.program import IterationLog
+from omg.training.state import IterationLog
 
 
 class Row(NamedTuple):

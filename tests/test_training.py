@@ -112,7 +112,7 @@ def test_agents_are_those_of_the_table(run: api.Run):
 
 def test_train_takes_options_of_the_game_and_of_the_run(results: Path, monkeypatch: pytest.MonkeyPatch):
     seen: list[Config] = []
-    monkeypatch.setattr(api, "train_config", lambda config, notes, quiet: seen.append(config))
+    monkeypatch.setattr(api, "train_config", lambda config, **_: seen.append(config))
     api.train("qmix", "sc2", map_name="3m", t_max=100, env_args={"obs_last_action": True})
     (config,) = seen
     assert (config.name, config.t_max, config.mixer) == ("qmix", 100, "qmix")

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from omg.envs.adapters.host import is_hosted
 from omg.envs.base import Env, EnvSpec, EnvState, GameArgs, Observation, Outcome
 from omg.envs.trust import check_word
 from omg.errors import UserError, abridged, unknown_name
@@ -47,7 +46,7 @@ class EnvEntry:
     foreign: bool = False
     """Whether it stands for the games of another package, which is imported when one of them is built."""
     on_host: bool = False
-    """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
+    """Of games of another package: whether they are no JAX programs. Of others their options say it."""
     searchable: bool = False
     """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
 
@@ -152,9 +151,9 @@ def make_stored_env(source: object, name: str, env_args: dict[str, Any]) -> Env:
 
 
 def plays_on_host(name: str, env_args: dict[str, Any]) -> bool:
-    """Whether a configured game is no JAX program; builds nothing that another package would be needed for."""
+    """Whether a configured game is no JAX program; builds nothing."""
     entry = ENVS[name]
-    return entry.on_host if entry.foreign else is_hosted(make_env(name, **env_args))
+    return entry.on_host if entry.foreign else parse_env_args(name, env_args).on_host()
 
 
 def _unknown(name: str) -> Env:

@@ -56,11 +56,11 @@ class Table(Protocol):
     """Since the last whole round; whoever plays rounds sets it back to 0."""
 
     def reset(self) -> np.ndarray | None:
-        """Starts an episode in every playing game; returns which games were lost, [G] bool, None for none."""
+        """Starts an episode in every playing game; returns which games were lost, [N] bool, None for none."""
         ...
 
     def step(self, t: int) -> np.ndarray | None:
-        """Plays the actions of slot `t`; returns which games were lost, [G] bool, None for none."""
+        """Plays the actions of slot `t`; returns which games were lost, [N] bool, None for none."""
         ...
 
     def save_replays(self) -> None:
@@ -131,8 +131,8 @@ class WorkerTable:
             env: the game.
             name: its name in the registry; workers build it from this and `env_args`.
             env_args: its options, as JSON can hold them.
-            games: number of games G.
-            workers: number of processes, at most G.
+            games: number of games N.
+            workers: number of processes, at most N.
             patience: how long to wait, and how often to try again.
             say: receives one line for every failure.
         """

@@ -1,6 +1,6 @@
 """What changes during a run, what a round of it tells, and how functions of one seed become functions of all.
 
-Letters in shapes: S seeds, I iterations of a chunk, B games of a round.
+Letters in shapes: Z seeds, I iterations of a chunk, B games of a round.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ TEST_STREAM = 0x7E57
 EXAMINE_STREAM = 0xE8A1
 
 Seated = Squad | tuple[Squad, Lineup] | None
-"""The frozen players of a run: the same for all seeds; or, with leaves [S, ...], each seed's own and where they sit."""
+"""The frozen players of a run: the same for all seeds; or, with leaves [Z, ...], each seed's own and where they sit."""
 T = TypeVar("T")
 
 
 class RunState(NamedTuple, Generic[S]):
-    """Everything that changes during a run. S seeds lead every array except the shared episode counter."""
+    """Everything that changes during a run. Z seeds lead every array except the shared episode counter."""
 
     learner: S
-    """Parameters, targets and optimiser of the learner, [S, ...]."""
+    """Parameters, targets and optimiser of the learner, [Z, ...]."""
     storage: Storage | None
-    """Replay buffer, [S, buffer_size, ...]; None where nothing is learned."""
+    """Replay buffer, [Z, buffer_size, ...]; None where nothing is learned."""
     key: Array
-    """[S, 2] uint32."""
+    """[Z, 2] uint32."""
     t_env: Count
-    """[S], environment steps."""
+    """[Z], environment steps."""
     episodes: Array
     """[] int32, episodes played by each seed."""
     stored: Array
@@ -70,7 +70,7 @@ class SeedMap(NamedTuple):
     """Name of the mapped axis; None where the one seed there is is not mapped, which a CPU computes faster."""
 
     def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
-        """`function` for arguments and results with a leading axis S."""
+        """`function` for arguments and results with a leading axis Z."""
         if self.axis is not None:
             return jax.vmap(function, axis_name=self.axis)
 

@@ -35,7 +35,7 @@ def _layout(spec: EnvSpec, games: int) -> dict[str, tuple[tuple[int, ...], type]
     }
 
 
-class Board:
+class Blackboard:
     """The arrays of one round."""
 
     obs: np.ndarray

@@ -15,7 +15,7 @@ import numpy as np
 
 from omg.envs.adapters.host import HostEnv, Seen
 from omg.runners.vector import OWN_RETURN
-from omg.runners.workers import InlineTable, Patience, Say, Table, WorkerTable
+from omg.runners.workers import InlineVenue, Patience, Say, Venue, WorkerVenue
 
 _SEED_BITS = 31
 
@@ -108,14 +108,14 @@ class HostRunner:
         self,
         env: HostEnv,
         name: str,
-        env_args: dict[str, Any],
+        env_args: Tree,
         games: int,
         *,
         workers: int | None,
         patience: Patience,
         say: Say,
     ) -> None:
-        """Opens the table.
+        """Opens the venue.
 
         Args:
             env: the game.
@@ -128,12 +128,12 @@ class HostRunner:
         """
         self.spec = env.spec
         self.games = games
-        self.table: Table
+        self.venue: Venue
         if workers == 0:
-            self.table = InlineTable(env, games, patience, say)
+            self.venue = InlineVenue(env, games, patience, say)
         else:
             number = default_workers(games) if workers is None else min(workers, games)
-            self.table = WorkerTable(env, name, env_args, games, number, patience, say)
+            self.venue = WorkerVenue(env, name, env_args, games, number, patience, say)
 
     def play(self, chooser: Chooser, seed: Callable[[int, int], int]) -> Played:
         """Plays one round.
@@ -148,7 +148,7 @@ class HostRunner:
         Raises:
             GamesFailedError: games failed more often in a row than allowed.
         """
-        board = self.table.board
+        board = self.venue.board
         board.clear()
         records: dict[str, np.ndarray] = {}
         dropped = np.zeros(self.games, np.int32)
@@ -161,7 +161,7 @@ class HostRunner:
                 values[:, lost] = 0
             dropped += lost
             waiting, attempt = lost, attempt + 1
-        self.table.failures = 0
+        self.venue.failures = 0
         metrics = {name: board.metrics[:, index].copy() for index, name in enumerate(self.spec.metrics)}
         return Played(
             board.obs,
@@ -178,10 +178,10 @@ class HostRunner:
 
     def _attempt(self, chooser: Chooser, taking_part: np.ndarray, records: dict[str, np.ndarray]) -> np.ndarray:
         """Plays the games `taking_part` [N] to their ends; returns those that were lost, [N] bool."""
-        board, limit = self.table.board, self.spec.episode_limit
+        board, limit = self.venue.board, self.spec.episode_limit
         chooser.begin()
         board.playing[:] = taking_part
-        failed = self.table.reset()
+        failed = self.venue.reset()
         lost = np.zeros(self.games, bool) if failed is None else failed
         board.clear(lost)
         # A mask copies: where all games take part, which is nearly always, plain slices are several times faster.
@@ -200,7 +200,7 @@ class HostRunner:
             if last:
                 break
             board.filled[t] |= board.playing
-            failed = self.table.step(t)
+            failed = self.venue.step(t)
             if failed is not None:
                 # At once, so that nobody acts on what a broken game has shown last.
                 board.clear(failed)
@@ -210,8 +210,8 @@ class HostRunner:
 
     def save_replays(self) -> None:
         """Writes replays of the episodes just played, where the game has them."""
-        self.table.save_replays()
+        self.venue.save_replays()
 
     def close(self) -> None:
         """Ends all games and processes; may be called twice."""
-        self.table.close()
+        self.venue.close()

@@ -19,7 +19,7 @@ from omg.errors import UserError
 from omg.learners.base import S
 from omg.runners import EpisodeStats, Rollout
 from omg.training.collecting import Seating
-from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
+from omg.training.cuts import Cut, Portion, choose_cut, cuts_for, read_cut
 from omg.training.state import IterationLog, exploration, split_key
 
 Metrics = dict[str, Array]
@@ -152,7 +152,7 @@ class Learning(Generic[S]):
         """The ways in which batches are cut; whole where the learner wants them so."""
         kept, limit = self.learner.kept, self.spec.episode_limit
         if not kept.cut:
-            return ((Part(self.sequences, limit),),)
+            return ((Portion(self.sequences, limit),),)
         return cuts_for(self.sequences, limit, few=self.seating.team is not None, parts=kept.parts)
 
 

@@ -73,7 +73,7 @@ _MOST_EPISODES = 2**31
 """Steps are counted in 64 bits; episodes, of many steps each, are not."""
 
 
-class Outcome(NamedTuple):
+class Ending(NamedTuple):
     """How a run ended."""
 
     status: str
@@ -107,7 +107,7 @@ class Trainer:
         self._whole: tuple[RunState, Progress, Summary] | None = None
         """The run after its newest whole chunk; a failure on the way to the next does not lose it."""
 
-    def run(self) -> Outcome:
+    def run(self) -> Ending:
         """Trains until `t_max`, early stop or a signal, and saves."""
         try:
             return self._run()
@@ -120,7 +120,7 @@ class Trainer:
         finally:
             self.program.close()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> Ending:
         state, progress = self._begin()
         if self.config.evaluate:
             return self._evaluate(state, progress)
@@ -174,7 +174,7 @@ class Trainer:
             if status == "finished" and progress.last_diagnosis < int(state.t_env.numpy().min()):
                 self._compare_controls(state, progress)
             self._finish(state, progress, summary)
-        return Outcome(status, state, progress, self.stop.number)
+        return Ending(status, state, progress, self.stop.number)
 
     def _begin(self) -> tuple[RunState, Progress]:
         """The newest whole checkpoint, or a fresh start."""
@@ -204,11 +204,11 @@ class Trainer:
         self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
         return state, progress
 
-    def _evaluate(self, state: RunState, progress: Progress) -> Outcome:
+    def _evaluate(self, state: RunState, progress: Progress) -> Ending:
         """One test, and nothing else (`evaluate`)."""
         self.reporter.step("testing")
         self._test(self.program.test, state, progress)
-        return Outcome("finished", state, progress, self.stop.number)
+        return Ending("finished", state, progress, self.stop.number)
 
     def _about_the_team(self) -> list[str]:
         """What a user should know about the frozen players, the prior and the size of an update."""

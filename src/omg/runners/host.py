@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from omg.envs.adapters.host import HostEnv, Seen
 from omg.runners.vector import OWN_RETURN
 from omg.runners.workers import InlineVenue, Patience, Say, Venue, WorkerVenue
+from omg.types import Tree
 
 _SEED_BITS = 31
 

@@ -26,12 +26,14 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
+from omg.envs.adapters.host import HostEnv
 from omg.runners.worker import PROCESS, Ends, build_game, live, report, serve
 from omg.stopping import leave_signals_to_parent
+from omg.types import Tree
 
 _BEAR, _BURY = range(2)
 _REQUEST = struct.Struct("<Biid")
@@ -177,7 +179,7 @@ def main(request_fd: int, memory_fd: int, tokens_fd: int, wake_fd: int) -> None:
     leave_signals_to_parent()
     requests = socket.socket(fileno=request_fd)
     order: Tree = json.loads(sys.argv[1])
-    env: Any = None
+    env: HostEnv | None = None
     problem: Exception | None = None
     with _dying_with_the_run():
         try:
@@ -209,6 +211,7 @@ def main(request_fd: int, memory_fd: int, tokens_fd: int, wake_fd: int) -> None:
             pid = os.fork()
             if pid == 0:
                 requests.close()
+                assert env is not None
                 _become_worker(env, order, ends, words, number, count)
             children[pid] = None
         connection.close()
@@ -244,7 +247,7 @@ def _has_threads() -> bool:
     return not tasks.is_dir() or len(list(tasks.iterdir())) > 1
 
 
-def _become_worker(env: Any, order: Tree, ends: Ends, words: int, *share: int) -> None:
+def _become_worker(env: HostEnv, order: Tree, ends: Ends, words: int, *share: int) -> None:
     """What a copy of this process does; it never returns."""
     code = 1
     try:

@@ -20,14 +20,16 @@ import struct
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
+from omg.envs.base import EnvSpec
 from omg.names import inert
 from omg.runners.board import Blackboard
 from omg.stopping import leave_signals_to_parent
+from omg.types import Tree
 
 RESET, STEP, SAVE_REPLAY, CLOSE = range(4)
 COMMAND = struct.Struct("<Biq")
@@ -242,7 +244,8 @@ def build_game(order: Tree) -> HostEnv:
     sys.path[:] = order["path"]
     from omg.envs import make_env
 
-    env: Any = make_env(order["env"], **order["env_args"])
+    env = make_env(order["env"], **order["env_args"])
+    assert isinstance(env, HostEnv)
     sizes = order["spec"]
     different = {name: (given, sizes[name]) for name, given in _sizes(env.spec).items() if given != sizes[name]}
     if different:

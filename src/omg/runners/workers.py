@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from mmap import mmap
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from omg.runners.worker import (
     order_for,
     split_games,
 )
+from omg.types import Tree
 
 _START_SECONDS = 300.0
 """A worker may take so long to import its game's package."""

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from jax import Array
 
 from omg.components import EpisodeBatch, Number
-from omg.controllers import Controller
-from omg.modules.opponent_models import Prior
+from omg.controllers.base import Controller
+from omg.modules.opponent_models.prior import Prior
 from omg.types import PyTree
 
 S = TypeVar("S")

@@ -12,8 +12,8 @@ from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers import Policy
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.base import Policy
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import Env, make_env
 from omg.learners import build_learner
 from omg.training.program import Program

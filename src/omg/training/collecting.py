@@ -20,11 +20,13 @@ from jax import Array
 
 from omg.components import Count
 from omg.config import Config
-from omg.controllers import Controller, Policy, Squad, TeamPolicy
+from omg.controllers.base import Controller, Policy
+from omg.controllers.team import Squad, TeamPolicy
 from omg.envs import Env
 from omg.learners.base import Learner, S
-from omg.modules.opponent_models import Prior
-from omg.runners import RUNNERS, Rollout
+from omg.modules.opponent_models.prior import Prior
+from omg.runners import RUNNERS
+from omg.runners.vector import Rollout
 from omg.training.state import (
     EXAMINE_STREAM,
     TEST_STREAM,
@@ -58,7 +60,7 @@ class Seating(Generic[S]):
     @property
     def watches(self) -> bool:
         """Whether the learner has no seat itself."""
-        return self.config.learner == "am_learner"
+        return self.config.learner_part.watches
 
     def player(self, state: S, name: str) -> Controller | None:
         """`POLICY`, `TESTED` or one of the learner's controls; None if the learner only watches."""
@@ -73,7 +75,7 @@ class Seating(Generic[S]):
             assert player is not None
             return player
         assert isinstance(squad, Squad)
-        return TeamPolicy(player, squad, self.team.draw, tell_players=self.config.am_model == "identity_am")
+        return TeamPolicy(player, squad, self.team.draw, tell_players=self.config.model_part.told_players)
 
     def test_epsilon(self) -> Array:
         """How much is explored in tests."""
@@ -165,7 +167,7 @@ class CompiledCollector(Generic[S]):
     def __init__(self, seating: Seating[S]) -> None:
         self.seating = seating
         self.iterations = iterations_per_chunk(seating.config, seating.env.spec.episode_limit)
-        self._play = RUNNERS[seating.config.runner].play
+        self._play = RUNNERS[seating.config.runner].build.play
         self._dtype = jnp.dtype(seating.config.buffer_dtype)
 
     def squad(self) -> Squad | None:

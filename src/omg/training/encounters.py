@@ -21,13 +21,15 @@ import numpy as np
 from jax import Array
 
 from omg.components import Count
-from omg.config import PLANNERS, Config
-from omg.controllers import LEARNER, Lineup, Player, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.config import Config
+from omg.controllers.base import Lineup, Player
+from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
 from omg.learners.base import S
-from omg.runners import OWN_RETURN, EpisodeStats, Rollout, play_episodes
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
 from omg.training.program import Program
 from omg.training.state import EXAMINE_STREAM, TEST_STREAM, RunState, Seated, SeedMap, exploration, split_key
@@ -103,7 +105,7 @@ class EncounterCollector(Generic[S]):
         self.seating, self.draw = seating, seating.team.draw
         self.frozen, self.stand_in = frozen, player
         # A planner learns from what its search found, whatever it then does; others must draw to learn from it.
-        self.plays_best = frozen or config.learner in PLANNERS
+        self.plays_best = frozen or config.learner_part.plans
         self._dtype = jnp.dtype(config.buffer_dtype)
 
     def squad(self) -> Seated:

@@ -19,12 +19,15 @@ import numpy as np
 from jax import Array
 
 from omg.components import Count, EpisodeBatch
-from omg.controllers import Controller, Lineup, Squad
+from omg.controllers.base import Controller, Lineup
+from omg.controllers.team import Squad
 from omg.envs.adapters.host import HostEnv, Seen
 from omg.envs.base import Observation
 from omg.errors import UserError
 from omg.learners.base import S
-from omg.runners import OWN_RETURN, RUNNERS, EpisodeStats, HostRunner, Played, Rollout, episode_seed
+from omg.runners import RUNNERS
+from omg.runners.host import HostRunner, Played, episode_seed
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
 from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
 from omg.training.state import (
     EXAMINE_STREAM,
@@ -149,7 +152,7 @@ class HostCollector(Generic[S]):
     def _games(self) -> HostRunner:
         """The runner, opened when it is first needed."""
         if self._runner is None:
-            open_games = RUNNERS[self.seating.config.runner].open
+            open_games = RUNNERS[self.seating.config.runner].build.open
             assert open_games is not None
             self._runner = open_games(self.env, self.seating.config, lambda line: self._say(line))
         return self._runner
@@ -324,10 +327,10 @@ class _Choices:
 def _check(seating: Seating[S], env: HostEnv) -> None:
     """Refuses what games on the host cannot do."""
     config, spec = seating.config, env.spec
-    if RUNNERS[config.runner].open is None:
+    if RUNNERS[config.runner].build.open is None:
         raise UserError(
             f"runner: got {config.runner}, which plays JAX programs only; {spec.name} is none. Allowed: "
-            f"{', '.join(name for name, kind in RUNNERS.items() if kind.open is not None)}."
+            f"{', '.join(name for name, entry in RUNNERS.items() if entry.build.open is not None)}."
         )
     if config.omg_q_input == "oracle":
         raise UserError(

@@ -14,10 +14,10 @@ from jax import Array
 
 from omg.components import Count, replay
 from omg.components.replay import Storage
-from omg.config import ON_POLICY, update_rhythm
+from omg.config import update_rhythm
 from omg.errors import UserError
 from omg.learners.base import S
-from omg.runners import EpisodeStats, Rollout
+from omg.runners.vector import EpisodeStats, Rollout
 from omg.training.collecting import Seating
 from omg.training.cuts import Cut, Portion, choose_cut, cuts_for, read_cut
 from omg.training.state import IterationLog, exploration, split_key
@@ -124,7 +124,7 @@ class Learning(Generic[S]):
 
         Learners of policies use all episodes of the round just played, and no others.
         """
-        if self.config.learner in ON_POLICY:
+        if self.config.learner_part.on_policy:
             return self._episodes_of_a_round()
         rotated = self.seating.team is not None and self.config.is_agent_shift and not self.seating.watches
         sequences = self.config.batch_size * (self.spec.n_agents if rotated else 1)

@@ -22,10 +22,12 @@ from omg.config import Config
 from omg.envs import Env, make_env
 from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
-from omg.learners import HOPPlusLearner, Learner, SubgoalLearner, build_learner
-from omg.learners.base import S
-from omg.modules.opponent_models import Prior
-from omg.runners import OWN_RETURN, EpisodeStats, Rollout
+from omg.learners import build_learner
+from omg.learners.base import Learner, S
+from omg.learners.hop_plus import HOPPlusLearner
+from omg.learners.subgoals import SubgoalLearner
+from omg.modules.opponent_models.prior import Prior
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
 from omg.stopping import side_by_side
 from omg.training.adapting import PLAYERS
 from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating, Show

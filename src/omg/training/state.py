@@ -16,9 +16,10 @@ from omg.components import Count
 from omg.components.replay import Storage
 from omg.components.schedules import linear
 from omg.config import Config
-from omg.controllers import Lineup, Squad
+from omg.controllers.base import Lineup
+from omg.controllers.team import Squad
 from omg.learners.base import S
-from omg.runners import EpisodeStats
+from omg.runners.vector import EpisodeStats
 
 SEEDS_AXIS = "seeds"
 TEST_STREAM = 0x7E57

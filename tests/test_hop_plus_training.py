@@ -18,7 +18,6 @@ from omg.envs import make_env
 from omg.errors import UserError
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool, PriorCard, load_agent, load_prior, save_prior
-from omg.runners import RUNNERS
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program
 from stopping import shared_programs, whole_and_resumed
@@ -115,10 +114,10 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     given = stored_prior(pool.path / "prior")
     rounds: list[int] = []
     config = small_config(results, "1pool1hop_plus", init_param_path=str(pool.path))
-    kind = RUNNERS[config.runner]
-    counting = kind._replace(play=lambda *args, **named: rounds.append(args[3]) or kind.play(*args, **named))
-    monkeypatch.setitem(RUNNERS, config.runner, counting)
     program = Program(config)
+    play = program.collector._play
+    counting = lambda *args, **named: rounds.append(args[3]) or play(*args, **named)  # noqa: E731
+    monkeypatch.setattr(program.collector, "_play", counting)
     state = program.init(jnp.array([1], jnp.uint32))
     start = np.array(state.learner.mac.minds.subgoals.mean_head.weight)
     after, log = program.chunk(state)

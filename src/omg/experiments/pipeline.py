@@ -19,6 +19,16 @@ from omg.components.files import write_text
 from omg.config import change_config, write_yaml
 from omg.errors import UserError, unknown_name
 from omg.evaluation.adaptation import adaptation_summary
+from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.tables import (
+    ComparisonRow,
+    CrossPlayRow,
+    MeasureRow,
+    SelfPlayRow,
+    SetScoreRow,
+    SetSummaryRow,
+    StageTimeRow,
+)
 from omg.experiments.adaptation_stage import AdaptationStage
 from omg.experiments.ahead import run_ahead
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
@@ -28,19 +38,14 @@ from omg.experiments.plan_check import PRIOR_LABEL, CheckedPlan, check_plan
 from omg.experiments.pool import copy_pool, say_on, train_pool
 from omg.experiments.prior import prior_config
 from omg.experiments.results import (
-    CROSS_PLAY_COLUMNS,
-    DIAGNOSTIC_COLUMNS,
-    SCORE_COLUMNS,
     adaptation_rows,
     comparison_rows,
     evaluation_folder,
     finished_run,
-    read_rows,
     report_files,
     run_metrics,
     table_files,
     write_report,
-    write_rows,
     write_tables,
 )
 from omg.experiments.runs import finish, is_over
@@ -70,21 +75,21 @@ class PipelineResult:
     checked: CheckedPlan
 
     @property
-    def summary(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[SetSummaryRow]:
         """The verdict's metric for every agent and group of the first set; nothing without groups."""
         if not self.checked.evaluated:
             return []
-        rows = read_rows(evaluation_folder(self.checked) / "summary.csv")
+        rows = read_rows(evaluation_folder(self.checked) / "summary.csv", SetSummaryRow)
         first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
-        return [row for row in rows if row["set"] == first and row["metric"] == metric]
+        return [row for row in rows if row.set == first and row.metric == metric]
 
     @property
-    def comparison(self) -> list[dict[str, Any]]:
+    def comparison(self) -> list[ComparisonRow]:
         """The agent in question against every baseline; without groups, in self-play and in the first episodes."""
         return comparison_rows(self.checked)
 
     @property
-    def self_play(self) -> list[dict[str, Any]]:
+    def self_play(self) -> list[SelfPlayRow]:
         """How agents that learned in all seats do with themselves; nothing where there are none."""
         return self_play_table_rows(self.checked)
 
@@ -151,8 +156,8 @@ def run_pipeline(
         seconds = ledger.seconds(parts)
         write_rows(
             checked.folder / "times.csv",
-            [{"stage": stage, "seconds": round(value, 2)} for stage, value in seconds.items()],
-            ("stage", "seconds"),
+            [StageTimeRow(stage=stage, seconds=round(value, 2)) for stage, value in seconds.items()],
+            StageTimeRow.names(),
         )
         complete = ledger.is_done(parts[-1])
     page = shown / report_files(checked)[0].name if complete else None
@@ -334,19 +339,19 @@ class _Pipeline:
         scripted = label in section.scripted
         config = next(iter(self.checked.agents.values()))
         contestants = None if scripted else self._contestants(label)
-        rows: list[dict[str, Any]] = []
+        rows: list[SetScoreRow] = []
         for name in section.sets:
             if contestants is None:
                 found = self.arena.scripted_scores(label, config, name, *games)
             else:
                 found = self.arena.scores(contestants, name, *games)
-            rows += [{"set": name, **row} for row in found]
-        write_rows(file, rows, SCORE_COLUMNS)
+            rows += [SetScoreRow.extended(row, set=name) for row in found]
+        write_rows(file, rows, SetScoreRow.names())
 
     def _cross_play(self, file: Path) -> None:
         section = self.plan.evaluation
         rows = cross_play_arena(self.arena, section.sets[0], section.crossplay_episodes, section.seed)
-        write_rows(file, rows, CROSS_PLAY_COLUMNS)
+        write_rows(file, rows, CrossPlayRow.names())
 
     def _write_diagnostics(self, label: str, file: Path) -> None:
         section = self.plan.evaluation
@@ -360,7 +365,7 @@ class _Pipeline:
                 seed=section.seed,
             )
         rows += control_rows(label, run_metrics(self.checked, label), self.checked.metric)
-        write_rows(file, rows, DIAGNOSTIC_COLUMNS)
+        write_rows(file, rows, MeasureRow.names())
 
     def _table_settings(self) -> dict[str, Any]:
         return {
@@ -371,12 +376,16 @@ class _Pipeline:
         }
 
     def _write_tables(self) -> None:
-        scores = [row for label in self.checked.evaluated for row in read_rows(self.tables / f"scores-{label}.csv")]
+        scores = [
+            row
+            for label in self.checked.evaluated
+            for row in read_rows(self.tables / f"scores-{label}.csv", SetScoreRow)
+        ]
         played = self.plan.evaluation.crossplay_episodes > 0
-        cross_play = read_rows(self.tables / "crossplay.csv") if played else []
+        cross_play = read_rows(self.tables / "crossplay.csv", CrossPlayRow) if played else []
         diagnostics = []
         for label in self.checked.with_models:
-            diagnostics += read_rows(self.tables / f"diagnostics-{label}.csv")
+            diagnostics += read_rows(self.tables / f"diagnostics-{label}.csv", MeasureRow)
         write_tables(self.checked, scores, cross_play, diagnostics)
 
     def _write_report(self, before: list[Part]) -> None:

@@ -17,6 +17,7 @@ from omg.envs.toy_grid import ToyGridArgs
 from omg.envs.toy_grid.env import EAST, NORTH, SOUTH, STAY, WEST
 from omg.envs.toy_grid.tables import belief_by_cell, race_tables, reachable
 from omg.errors import UserError
+from omg.evaluation.tables import ToyRow
 from omg.learners.tabular import (
     CONTEXTS,
     Context,
@@ -30,7 +31,6 @@ from omg.learners.tabular import (
     solve,
     update,
 )
-from omg.evaluation.tables import ToyRow
 from omg.report.toy import (
     curve,
     episodes_until_good,

@@ -12,7 +12,7 @@ _LOW, _HIGH = "lower end of the 95 % interval", "upper end of the 95 % interval"
 
 
 class MetricRow(TableRow):
-    """A number that a run logged: `metrics.csv`."""
+    """A number that a run logged."""
 
     seed: Field[Seed] = label("seed", "training seed")
     t_env: Field[int] = whole("t_env", "environment steps so far")
@@ -21,7 +21,7 @@ class MetricRow(TableRow):
 
 
 class SpeedRow(TableRow):
-    """How fast a run was: `speed.csv`."""
+    """How fast a run was."""
 
     t_env: Field[int] = whole("t_env", "environment steps so far")
     steps: Field[float] = real("steps/s", "environment steps per second", name="env_steps_per_second")
@@ -30,7 +30,7 @@ class SpeedRow(TableRow):
 
 
 class StageTimeRow(TableRow):
-    """How long a stage of a pipeline took: `times.csv`."""
+    """How long a stage of a pipeline took."""
 
     stage: Field[str] = text("stage", "of the pipeline")
     seconds: Field[float] = real("seconds", "wall time, of all times together")
@@ -49,7 +49,7 @@ class ScoreRow(TableRow):
 
 
 class SetScoreRow(ScoreRow):
-    """The same in a pipeline, which may play with several sets of its pool: `scores.csv`."""
+    """What one trained seed of an agent reached with one team of one set: the tidy scores of a pipeline."""
 
     set: Field[str] = text("set", "of the pool that the team-mates are taken from", first=True)
 
@@ -61,7 +61,7 @@ class SelfPlayScoreRow(ScoreRow):
 
 
 class SummaryRow(TableRow):
-    """How one agent does with one group of teams: `summary.csv`."""
+    """How one agent does with one group of teams."""
 
     agent: Field[str] = text("agent", "label of the agent", form="agent")
     group: Field[str] = text("group", "of teams", form="group")
@@ -84,13 +84,13 @@ class SummaryRow(TableRow):
 
 
 class SetSummaryRow(SummaryRow):
-    """The same in a pipeline, for each of its sets."""
+    """How one agent does with one group of teams of one set."""
 
     set: Field[str] = text("set", "of the pool that the team-mates are taken from", first=True)
 
 
 class ComparisonRow(TableRow):
-    """An agent against a baseline on the same teams of one group: `comparison.csv`."""
+    """An agent against a baseline on the same teams of one group."""
 
     agent: Field[str] = text("agent", "the agent in question", form="agent")
     baseline: Field[str] = text("baseline", "whom it is compared with", form="agent")
@@ -136,7 +136,7 @@ class TeamRow(TableRow):
 
 
 class SelfPlayRow(TableRow):
-    """How one agent does in all seats: `self_play.csv` of a pipeline."""
+    """How one agent does in all seats."""
 
     agent: Field[str] = text("agent", "label of the agent", form="agent")
     metric: Field[str] = text("metric", "what the numbers are")
@@ -162,7 +162,7 @@ class AloneRow(TableRow):
 
 
 class CrossPlayRow(TableRow):
-    """One player among copies of another: `crossplay.csv`."""
+    """One player among copies of another."""
 
     agent: Field[str] = text("agent", "who has one seat", form="agent")
     mate: Field[str] = text("team-mates", "who has all other seats", form="agent")
@@ -172,7 +172,7 @@ class CrossPlayRow(TableRow):
 
 
 class DuelRow(TableRow):
-    """Two teams against each other: `versus.csv`."""
+    """Two teams against each other."""
 
     left: Field[str] = text("left", "whose victories count as won", form="agent")
     right: Field[str] = text("right", "its opponent", form="agent")
@@ -186,7 +186,7 @@ class DuelRow(TableRow):
 
 
 class MeasureRow(TableRow):
-    """What the subgoals of an agent know, or what its features are worth: `diagnostics.csv`."""
+    """What the subgoals of an agent know, or what its features are worth."""
 
     agent: Field[str] = text("agent", "label of the agent", form="agent")
     measure: Field[str] = text("measure", "its name")
@@ -206,7 +206,7 @@ class OffsetRow(TableRow):
 
 
 class ToyRow(TableRow):
-    """One measurement of one table of values: `toy.csv`."""
+    """One measurement of one table of values."""
 
     view: Field[str] = text("view", "what a state is: `own` cell or `joint`, both cells")
     context: Field[str] = text("context", "what else the table is told: `subgoal`, `action` or `none`")

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omg.components.files import write_json
 from omg.errors import UserError
@@ -23,7 +24,6 @@ from omg.evaluation.tables import (
     SetSummaryRow,
 )
 from omg.experiments.inference import offset_rows
-from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
 from omg.names import file_name
 from omg.report.adaptation import plot_adaptation
@@ -34,6 +34,9 @@ from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
 from omg.types import Row, Tree
+
+if TYPE_CHECKING:
+    from omg.experiments.plan_check import CheckedPlan
 
 _COMPARISONS = 60
 """Most lines of a figure of differences that can still be read."""

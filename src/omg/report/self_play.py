@@ -13,7 +13,7 @@ from omg.evaluation.adaptation import courses
 from omg.evaluation.tables import ComparisonRow, MetricRow, ScoreRow, SelfPlayRow, SelfPlayScoreRow
 from omg.report.tables import SELF_PLAY_SCORES, Cells, table_of
 from omg.report.words import FIRST_EPISODES, SELF_PLAY
-from omg.runners import OWN_RETURN
+from omg.runners.vector import OWN_RETURN
 from omg.types import Row
 
 ITSELF = "itself"

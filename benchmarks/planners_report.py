@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from omg.config import read_yaml
-from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
+from omg.experiments.adaptation.drawing import plot_adaptation
+from omg.experiments.adaptation.scores import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
 from omg.experiments.results import Row, read_rows, write_rows
 from omg.experiments.runs import is_over, known_runs
-from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style
 from omg.report.self_play import COLUMNS, self_play_rows, self_play_summary

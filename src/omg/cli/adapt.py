@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from omg.cli.lists import TrustOption
 from omg.cli.progress import show_progress
 from omg.cli.tables import print_lines, print_table
 from omg.errors import UserError
+
+if TYPE_CHECKING:
+    from omg.evaluation.tables import AdaptationRow
 
 _MOST_CO_PLAYERS = 8
 """Most columns of single co-players that a terminal can show; the file has them all."""
@@ -89,7 +92,7 @@ def adapt(
     print_lines(f"Tables: {table}, {summary}", f"Figure: {figure}")
 
 
-def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
     """Agents by label, and the settings of each, from the words of a command line.
 
     Args:
@@ -125,7 +128,7 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
         if label in named:
             raise UserError(f"AGENT: got two agents with the label '{label}'.")
     agents = {**named, **labelled}
-    settings: dict[str, dict[str, Any]] = {label: {} for label in agents}
+    settings: dict[str, dict[str, object]] = {label: {} for label in agents}
     for key, value in assignments(overrides).items():
         label, _, rest = key.partition(".")
         own = [label] if rest and label in agents else list(agents)
@@ -136,10 +139,10 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
     return agents, settings
 
 
-def print_adaptation(title: str, summary: Sequence[Mapping[str, Any]], names: Mapping[str, str] | None = None) -> None:
+def print_adaptation(title: str, summary: Sequence[AdaptationRow], names: Mapping[str, str] | None = None) -> None:
     """The table of all co-players, one of each by itself if they are few, and what the scale is."""
-    from omg.evaluation.adaptation import ALL
-    from omg.report.adaptation import adaptation_table, co_player_table, scale_words
+    from omg.experiments.adaptation.drawing import adaptation_table, co_player_table, scale_words
+    from omg.experiments.adaptation.scores import ALL
 
     # The file and the page have one measure more; a narrow terminal has no room for it.
     head, lines = adaptation_table(summary, ALL, names, ("mean", "last_quarter", "normalised"))

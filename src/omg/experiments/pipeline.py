@@ -15,7 +15,8 @@ from rich.console import Console
 from omg.components.files import write_text
 from omg.config import write_yaml
 from omg.errors import UserError, unknown_name
-from omg.evaluation.adaptation import adaptation_summary
+from omg.evaluation.tables import AdaptationRow
+from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
 from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Part
 from omg.experiments.plan import STAGES, Plan, read_plan
@@ -72,7 +73,7 @@ class PipelineResult:
         return read_rows(self_play_files(self.checked)[0]) if self.checked.self_play else []
 
     @property
-    def adaptation(self) -> list[Row]:
+    def adaptation(self) -> list[AdaptationRow]:
         """How agents come to terms with new co-players; nothing where the plan does not ask for it."""
         rows = adaptation_rows(self.checked)
         return adaptation_summary(rows) if rows else []

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from omg.components.files import write_json, write_text
 from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
+from omg.experiments.adaptation.drawing import adaptation_chapter
+from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.inference import offset_rows
 from omg.experiments.runs import known_runs
 from omg.names import cell, file_name
-from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
@@ -114,7 +115,8 @@ def comparison_rows(checked: CheckedPlan) -> list[Row]:
     """The agent in question against every baseline: with teams or, without an evaluation, in what else was measured."""
     if checked.evaluated:
         return read_rows(evaluation_folder(checked) / "comparison.csv")
-    played = self_play_seeds(checked), adaptation_rows(checked)
+    adapted = adaptation_rows(checked)
+    played = self_play_seeds(checked), episode_scores(adapted) if adapted else ()
     return compare_without_teams(checked.agent, checked.baselines, *played, lower_is_better=_lower(checked))
 
 
@@ -173,7 +175,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=cross_play,
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
-        adaptation=adaptation_rows(checked),
+        adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
         machine=_machine(),
@@ -270,8 +272,8 @@ def _draw(folder: Path, report: ReportInput) -> None:
         plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
     if report.cross_play:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
-    if report.adaptation:
-        plot_adaptation(report.adaptation, folder / "adaptation.png", names=report.names)
+    if report.adaptation is not None:
+        report.adaptation.plot(folder / "adaptation.png")
     if report.offsets:
         plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from omg.evaluation import compare, per_team, summarise
-from omg.evaluation.adaptation import courses
-from omg.report.words import FIRST_EPISODES, SELF_PLAY, agent_name, metric_words
+from omg.report.words import SELF_PLAY, agent_name, metric_words
 from omg.runners import OWN_RETURN
 
 Row = Mapping[str, Any]
@@ -94,7 +93,7 @@ def compare_without_teams(
     agent: str,
     baselines: Sequence[str],
     self_play: Sequence[Row] = (),
-    adaptation: Sequence[Row] = (),
+    first_episodes: Sequence[Row] = (),
     *,
     lower_is_better: bool = False,
 ) -> list[dict[str, Any]]:
@@ -104,35 +103,17 @@ def compare_without_teams(
         agent: the agent in question.
         baselines: what it is compared with; those who were not there are left out.
         self_play: from `self_play_rows`.
-        adaptation: rows of an adaptation table; see `omg.evaluation.adaptation`.
+        first_episodes: score rows with new co-players, of `own_return`.
         lower_is_better: for the metric of self-play.
 
     Returns:
         Rows of `omg.evaluation.compare`, baseline by baseline.
     """
     parts = [(self_play, str(row["metric"]), lower_is_better) for row in self_play[:1]]
-    parts += [(_episode_scores(adaptation), OWN_RETURN, False)] if adaptation else []
+    parts += [(first_episodes, OWN_RETURN, False)] if first_episodes else []
     found = []
     for baseline in baselines:
         for rows, metric, lower in parts:
             if {agent, baseline} <= {str(row["agent"]) for row in rows}:
                 found += compare(rows, metric, agent, [baseline], lower_is_better=lower)
     return found
-
-
-def _episode_scores(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Score rows of an adaptation: what each seed of each agent earned with each co-player, mean over its episodes."""
-    return [
-        {
-            "agent": agent,
-            "seed": seed,
-            "group": FIRST_EPISODES,
-            "team": co_player,
-            "episodes": course.rewards.shape[2],
-            "metric": OWN_RETURN,
-            "mean": float(course.rewards[row, column].mean()),
-        }
-        for agent, course in courses(rows).items()
-        for row, seed in enumerate(course.seeds)
-        for column, co_player in enumerate(course.co_players)
-    ]

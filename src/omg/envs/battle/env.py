@@ -15,7 +15,7 @@ from omg.envs.battle.maps import MAPS
 from omg.envs.battle.observe import EAST, WEST, View, global_state, observations, orders_from_actions
 from omg.envs.battle.physics import Orders, Side
 from omg.envs.battle.reward import Rewards
-from omg.envs.battle.simulate import Rules, play_ticks
+from omg.envs.battle.simulate import BattleRules, play_ticks
 from omg.envs.battle.units import START_ENERGY, SideTable
 
 
@@ -49,7 +49,7 @@ class Battle:
         battle_map = MAPS[args.map_name]
         limit = args.episode_limit or battle_map.episode_limit
         self.args = args
-        self.rules = Rules(battle_map, args.step_mul)
+        self.rules = BattleRules(battle_map, args.step_mul)
         self.view = View(self.rules.ally, self.rules.enemy, battle_map, args, limit)
         self.enemy_view = View(self.rules.enemy, self.rules.ally, battle_map, args, limit)
         self.rewards = Rewards(args, self.rules.enemy)

@@ -15,7 +15,7 @@ from omg.envs.battle.units import Matchup, SideTable
 _DELAY_BITS, _DELAY_SHIFT = 3, -1.0
 
 
-class Rules:
+class BattleRules:
     """All constants of one battle: both sides, both matchups, the size of the field."""
 
     def __init__(self, battle_map: BattleMap, ticks: int) -> None:
@@ -29,7 +29,7 @@ class Rules:
 
 
 def play_ticks(
-    rules: Rules,
+    rules: BattleRules,
     key: Array,
     ally: Side,
     enemy: Side,

@@ -12,9 +12,11 @@ from pydantic import Field
 from omg.config import Config
 from omg.controllers.scripted import scripted_names
 from omg.errors import UserError, unknown_name
-from omg.evaluation.adaptation import BEST_RESPONSE, COLUMNS, RANDOM, adaptation_summary
-from omg.experiments.adaptation import Meeting, Row, Rules
-from omg.experiments.adaptation_setup import (
+from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.tables import AdaptationRow, EpisodeRow
+from omg.experiments.adaptation.meeting import Meeting, Rules
+from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM, adaptation_summary
+from omg.experiments.adaptation.setup import (
     adaptation_config,
     check_learner,
     check_seat,
@@ -24,7 +26,7 @@ from omg.experiments.adaptation_setup import (
 )
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Part
-from omg.experiments.results import adaptation_files, finished_run, read_rows, write_rows
+from omg.experiments.results import adaptation_files, finished_run
 from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage, chosen, refused_in, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage
@@ -135,10 +137,12 @@ class AdaptStage(Stage):
         return [*parts, Part(self.name, "tables", {}, files, self.write_tables, tuple(parts), reported=True)]
 
     def _part(
-        self, label: str, settings: Mapping[str, object], needs: tuple[Part, ...], rows: Callable[[], list[Row]]
+        self, label: str, settings: Mapping[str, object], needs: tuple[Part, ...], rows: Callable[[], list[EpisodeRow]]
     ) -> Part:
         file = self._file(label)
-        return Part(self.name, label, settings, (file,), lambda: write_rows(file, rows(), COLUMNS), needs, apart=True)
+        return Part(
+            self.name, label, settings, (file,), lambda: write_rows(file, rows(), EpisodeRow.names()), needs, apart=True
+        )
 
     def _file(self, label: str) -> Path:
         return self.checked.folder / "adaptation" / "parts" / f"{file_name('label', label)}.csv"
@@ -172,21 +176,20 @@ class AdaptStage(Stage):
         trained = [self.checked.agents[entry.agent].seeds for entry in self.entrants.values()]
         return self.section.seeds or max(trained)
 
-    def agent_rows(self, label: str) -> list[Row]:
+    def agent_rows(self, label: str) -> list[EpisodeRow]:
         """All episodes of one agent."""
         entry = self.entrants[label]
         run = finished_run(self.checked.runs(entry.agent)).path
         entrant = load_entrant(label, run, entry.settings, frozen=entry.frozen, which=self.section.which)
         return self.meeting.agent_rows(entrant)
 
-    def _best_rows(self, steps: int) -> list[Row]:
+    def _best_rows(self, steps: int) -> list[EpisodeRow]:
         return self.meeting.trained_best_rows(steps)
 
     def write_tables(self) -> None:
         """Makes the tables from those of the parts."""
         best = [BEST_RESPONSE] if self.section.best_response_steps else []
-        rows = [row for label in (*self.entrants, RANDOM, *best) for row in read_rows(self._file(label))]
+        rows = [row for label in (*self.entrants, RANDOM, *best) for row in read_rows(self._file(label), EpisodeRow)]
         table, summary = adaptation_files(self.checked)
-        write_rows(table, rows, COLUMNS)
-        found = adaptation_summary(rows)
-        write_rows(summary, found, list(found[0]))
+        write_rows(table, rows, EpisodeRow.names())
+        write_rows(summary, adaptation_summary(rows), AdaptationRow.names())

@@ -13,7 +13,7 @@ Every seed of an agent is measured by itself; intervals are over seeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -37,7 +37,6 @@ from omg.experiments.evaluation import Arena, Contestants
 from omg.learners.subgoal_measures import comparable, tolerance_of
 from omg.modules.opponent_models import SubgoalModel
 from omg.pools import Agent
-from omg.types import Row
 
 _PARTS = 5
 """Parts into which the probes deal the episodes."""
@@ -95,7 +94,7 @@ def inference_rows(
         steps: most steps that the probes look at.
 
     Returns:
-        A row for each measure; none for other agents.
+        One row per measure; none for other agents.
     """
     first = contestants.agents[0]
     if not infers_subgoals(first):
@@ -112,11 +111,24 @@ def inference_rows(
         "horizon": first.config.omg_horizon,
         "tolerance": tolerance_of(first.policy.opponent_model.prior),
     }
-    rows = []
-    for name, meaning in MEANINGS.items():
-        if name in found:
-            rows.append(_over_seeds(contestants.label, name, found[name], meaning.format(**words)))
-    return rows
+    return [
+        _row(contestants.label, name, found[name], meaning.format(**words))
+        for name, meaning in MEANINGS.items()
+        if name in found
+    ]
+
+
+def _row(label: str, measure: str, by_seed: Sequence[float], meaning: str) -> MeasureRow:
+    estimate = score_interval(np.asarray(by_seed)[:, None], resample="seeds")
+    return MeasureRow(
+        agent=label,
+        measure=measure,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        seeds=len(by_seed),
+        meaning=meaning,
+    )
 
 
 def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> Inferred:
@@ -187,45 +199,30 @@ def _some_steps(played: Inferred, steps: int, seed: int) -> tuple[np.ndarray, np
     return game, slot
 
 
-def _over_seeds(label: str, measure: str, values: Sequence[float], meaning: str) -> MeasureRow:
-    """The mean of one value per seed, and its interval."""
-    estimate = score_interval(np.asarray(values)[:, None], resample="seeds")
-    return MeasureRow(
-        agent=label,
-        measure=measure,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        seeds=len(values),
-        meaning=meaning,
-    )
-
-
-def control_rows(label: str, metrics: Iterable[Row], metric: str) -> list[MeasureRow]:
+def control_rows(label: str, metrics: Sequence[MetricRow], metric: str) -> list[MeasureRow]:
     """What a run's own controls say: how much worse the agent is without its features, or with another game's.
 
     Args:
         label: of the agent.
-        metrics: training metrics, columns of `MetricRow`.
+        metrics: of its training.
         metric: of the game, e.g. `battle_won`.
     """
     meanings = {
         "zero": f"loss of {metric} when the opponent model's features are replaced by zeros, with training team-mates",
         "shuffled": f"loss of {metric} when the features are those of another game, with training team-mates",
     }
-    logged = [MetricRow.of(row) for row in metrics]
     rows = []
     for control, meaning in meanings.items():
-        last = {row.seed: row.value for row in logged if row.name == f"test_{control}_{metric}_drop"}
+        last = {row.seed: row.value for row in metrics if row.name == f"test_{control}_{metric}_drop"}
         if last:
-            rows.append(_over_seeds(label, f"{control} features", list(last.values()), meaning))
+            rows.append(_row(label, f"{control} features", list(last.values()), meaning))
     return rows
 
 
-def offset_rows(label: str, metrics: Iterable[Row]) -> list[OffsetRow]:
+def offset_rows(label: str, metrics: Sequence[MetricRow]) -> list[OffsetRow]:
     """How many steps ahead the subgoals lay that were selected last in training."""
     last: dict[tuple[int, Seed], float] = {}
-    for row in map(MetricRow.of, metrics):
+    for row in metrics:
         offset = row.name.removeprefix("omg_offset_")
         if offset != row.name and offset.isdigit():
             last[int(offset), row.seed] = row.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -75,7 +75,7 @@ def resume(
     _print_run(api.resume(run, t_max=t_max, console=Console()))
 
 
-def _new_end(words: list[str]) -> Any:
+def _new_end(words: list[str]) -> int | str | None:
     """The only setting that a run may be resumed with."""
     from omg.config.overrides import assignments
 
@@ -176,7 +176,7 @@ def _evaluate_alone(
     from omg.tracking import Table
     from omg.training.adapting import check_adapted
 
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for run in runs:
         agents = api.load_seeds(run, which, step=step, obs_adapter=obs_adapter, say=print_lines)
         if obs_adapter == "learn":

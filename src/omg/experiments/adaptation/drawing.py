@@ -24,6 +24,7 @@ from omg.names import inert
 from omg.report.chapters import Chapter
 from omg.report.curves import figure_path, save_figure
 from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, metric_words
 from omg.types import Row
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 12
 """Of single co-players; of more only the mean over all is drawn."""
+_MOST_CO_PLAYERS = 8
+"""Most columns of single co-players that a terminal can show; the file has them all."""
 _COLUMNS = 4
 _WORDS = metric_words("own_return")
 
@@ -174,6 +177,16 @@ def co_player_table(
         (_agent(agent, names), *(_WORDS.bare(found[agent, name]) for name in co_players)) for agent in agents
     ]
     return ("agent", *co_players), lines
+
+
+def adaptation_screen(title: str, summary: Sequence[AdaptationRow], names: Mapping[str, str] | None = None) -> Screen:
+    """For a terminal: the table of all co-players, one of each by itself if they are few, and what the scale is."""
+    # The file and the page have one measure more; a narrow terminal has no room for it.
+    whole = adaptation_table(summary, ALL, names, ("mean", "last_quarter", "normalised"))
+    single = co_player_table(summary, names)
+    co_players = len(single[0]) - 1
+    few = [ScreenTable("Own reward with each co-player", *single)] if 1 < co_players <= _MOST_CO_PLAYERS else []
+    return [ScreenTable(f"{title}: all {co_players} co-players", *whole), *few, scale_words(summary)]
 
 
 def scale_words(summary: Sequence[AdaptationRow]) -> str:

@@ -14,6 +14,7 @@ from omg.controllers.scripted import scripted_names
 from omg.errors import UserError, unknown_name
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.tables import AdaptationRow, EpisodeRow
+from omg.experiments.adaptation.drawing import adaptation_screen
 from omg.experiments.adaptation.meeting import Meeting, Rules
 from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM, adaptation_summary
 from omg.experiments.adaptation.setup import (
@@ -26,13 +27,14 @@ from omg.experiments.adaptation.setup import (
 )
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Part
-from omg.experiments.results import adaptation_files, finished_run
+from omg.experiments.results import adaptation_files, adaptation_rows, finished_run
 from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage, chosen, refused_in, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage
 from omg.names import file_name
 from omg.pools import Pool
 from omg.pools.members import SetName
+from omg.report.terminal import Screen
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
@@ -135,6 +137,13 @@ class AdaptStage(Stage):
             parts.append(self._part(BEST_RESPONSE, {**games, "steps": steps}, (pool,), best))
         files = adaptation_files(self.checked)
         return [*parts, Part(self.name, "tables", {}, files, self.write_tables, tuple(parts), reported=True)]
+
+    @classmethod
+    def shows(cls, checked: CheckedPlan) -> Screen:
+        """See `Stage`."""
+        rows = adaptation_rows(checked)
+        title, names = "First episodes with new co-players", checked.plan.report.names
+        return adaptation_screen(title, adaptation_summary(rows), names) if rows else ()
 
     def _part(
         self, label: str, settings: Mapping[str, object], needs: tuple[Part, ...], rows: Callable[[], list[EpisodeRow]]

@@ -16,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers import Lineup, Player, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.controllers.base import Lineup, Player
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs.base import Observation
 from omg.envs.battle import Duel
 from omg.evaluation.statistics import Estimate, share_interval
 from omg.evaluation.tables import DuelRow
-from omg.runners import EpisodeStats, play_episodes
+from omg.runners.vector import EpisodeStats, play_episodes
 from omg.types import PyTree
 
 _BATTLES = 512

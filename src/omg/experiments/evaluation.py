@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from omg.config import Config
-from omg.controllers import Player, build_mac
+from omg.controllers import build_mac
+from omg.controllers.base import Player
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError

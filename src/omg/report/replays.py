@@ -22,7 +22,7 @@ from omg.envs import plays_on_host
 from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.report.markup import document, html_text
-from omg.runners import EpisodeStats
+from omg.runners.vector import EpisodeStats
 from omg.training.program import Program, RunState
 
 REPLAYS = "replays"

@@ -12,7 +12,7 @@ from omg.evaluation import compare, per_team, summarise
 from omg.evaluation.tables import ComparisonRow, MetricRow, SelfPlayRow, SelfPlayScoreRow
 from omg.report.tables import SELF_PLAY_SCORES, Cells, table_of
 from omg.report.words import SELF_PLAY
-from omg.runners import OWN_RETURN
+from omg.runners.vector import OWN_RETURN
 from omg.types import Row
 
 ITSELF = "itself"

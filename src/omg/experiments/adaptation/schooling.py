@@ -16,7 +16,7 @@ import numpy as np
 
 from omg.components.files import fill_leaves, name_leaves
 from omg.errors import UserError
-from omg.learners import Learner
+from omg.learners.base import Learner
 from omg.pools import Agent
 from omg.types import PyTree
 

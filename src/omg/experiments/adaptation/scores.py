@@ -20,7 +20,7 @@ from omg.errors import UserError
 from omg.evaluation.statistics import Estimate, bootstrap_interval, normalised_scores, score_interval
 from omg.evaluation.tables import AdaptationRow, EpisodeRow, ScoreRow
 from omg.report.words import FIRST_EPISODES
-from omg.runners import OWN_RETURN
+from omg.runners.vector import OWN_RETURN
 from omg.types import Row
 
 RANDOM, BEST_RESPONSE = "random", "best_response"

@@ -51,7 +51,7 @@ class VariantSection(SettingsSection):
     frozen: bool | None = Field(None, description="Whether it does not learn any more; as the section unless given")
 
 
-class Entry(NamedTuple):
+class Adapting(NamedTuple):
     """Who adapts under a label."""
 
     agent: str
@@ -78,11 +78,11 @@ class AdaptationSection(Section):
     agents: list[str] | None = Field(None, description="Labels of the agents; all unless given")
     variants: dict[str, VariantSection] = Field({}, description="Label -> agent with other settings")
 
-    def entrants(self, agents: Iterable[str]) -> dict[str, Entry]:
+    def entrants(self, agents: Iterable[str]) -> dict[str, Adapting]:
         """Label -> who adapts under it."""
-        found = {label: Entry(label, {}, self.frozen) for label in (agents if self.agents is None else self.agents)}
+        found = {label: Adapting(label, {}, self.frozen) for label in (agents if self.agents is None else self.agents)}
         for label, own in self.variants.items():
-            found[label] = Entry(own.agent, own.settings, self.frozen if own.frozen is None else own.frozen)
+            found[label] = Adapting(own.agent, own.settings, self.frozen if own.frozen is None else own.frozen)
         return found
 
 
@@ -165,7 +165,7 @@ class AdaptStage(Stage):
         return self.plan.adaptation
 
     @property
-    def entrants(self) -> dict[str, Entry]:
+    def entrants(self) -> dict[str, Adapting]:
         """Label -> who adapts under it."""
         return self.section.entrants(self.checked.agents)
 

@@ -43,7 +43,7 @@ SEARCH: dict[str, Any] = {"hop_simulations": 3, "hop_samples": 2, "hop_hidden_di
 
 def small_config(results: Path, algorithm: str = "hop_plus", **changes: Any) -> Config:
     overrides = {**SETTINGS, **SEARCH, "env_args": GAME, "local_results_path": str(results), **changes}
-    return adjust(resolve(algorithm, "snowdrift", overrides).config, has_gpu=False)[0]
+    return adjust(resolve(algorithm, "snowdrift", overrides, shared=overrides).config, has_gpu=False)[0]
 
 
 def stored_prior(folder: Path, **changes: Any) -> Prior:
@@ -115,8 +115,9 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     rounds: list[int] = []
     config = small_config(results, "1pool1hop_plus", init_param_path=str(pool.path))
     program = Program(config)
-    play = program.play_episodes
-    monkeypatch.setattr(program, "play_episodes", lambda *args, **named: rounds.append(args[3]) or play(*args, **named))
+    play = program.collector._play
+    counting = lambda *args, **named: rounds.append(args[3]) or play(*args, **named)  # noqa: E731
+    monkeypatch.setattr(program.collector, "_play", counting)
     state = program.init(jnp.array([1], jnp.uint32))
     start = np.array(state.learner.mac.minds.subgoals.mean_head.weight)
     after, log = program.chunk(state)

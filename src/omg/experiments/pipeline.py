@@ -15,23 +15,22 @@ from rich.console import Console
 from omg.components.files import write_text
 from omg.config import write_yaml
 from omg.errors import UserError, unknown_name
-from omg.evaluation.adaptation import adaptation_summary
+from omg.evaluation.rows import write_rows
+from omg.evaluation.tables import AdaptationRow, ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
+from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
 from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Part
 from omg.experiments.plan import STAGES, Plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
 from omg.experiments.pool import say_on
 from omg.experiments.results import (
-    Row,
     adaptation_rows,
     comparison_rows,
-    evaluation_folder,
-    read_rows,
     report_files,
-    self_play_files,
-    write_rows,
 )
 from omg.experiments.stages import Earlier, Workplace
+from omg.experiments.stages.evaluate import self_play_rows_of, summary_rows
+from omg.report.terminal import Screen
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
@@ -53,26 +52,27 @@ class PipelineResult:
     checked: CheckedPlan
 
     @property
-    def summary(self) -> list[Row]:
-        """The verdict's metric for every agent and group of the first set; nothing without groups."""
-        if not self.checked.evaluated:
-            return []
-        rows = read_rows(evaluation_folder(self.checked) / "summary.csv")
-        first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
-        return [row for row in rows if row["set"] == first and row["metric"] == metric]
+    def shown(self) -> Screen:
+        """What the stages have to show on a screen, in their order."""
+        return [item for stage in STAGES.values() for item in stage.shows(self.checked)]
 
     @property
-    def comparison(self) -> list[Row]:
+    def summary(self) -> list[SetSummaryRow]:
+        """The verdict's metric for every agent and group of the first set; nothing without groups."""
+        return summary_rows(self.checked)
+
+    @property
+    def comparison(self) -> list[ComparisonRow]:
         """The agent in question against every baseline; without groups, in self-play and in the first episodes."""
         return comparison_rows(self.checked)
 
     @property
-    def self_play(self) -> list[Row]:
+    def self_play(self) -> list[SelfPlayRow]:
         """How agents that learned in all seats do with themselves; nothing where there are none."""
-        return read_rows(self_play_files(self.checked)[0]) if self.checked.self_play else []
+        return self_play_rows_of(self.checked)
 
     @property
-    def adaptation(self) -> list[Row]:
+    def adaptation(self) -> list[AdaptationRow]:
         """How agents come to terms with new co-players; nothing where the plan does not ask for it."""
         rows = adaptation_rows(self.checked)
         return adaptation_summary(rows) if rows else []
@@ -133,8 +133,8 @@ def run_pipeline(
         seconds = ledger.seconds(parts)
         write_rows(
             checked.folder / TIMES_FILE,
-            [{"stage": stage, "seconds": round(value, 2)} for stage, value in seconds.items()],
-            ("stage", "seconds"),
+            [StageTimeRow(stage=stage, seconds=round(value, 2)) for stage, value in seconds.items()],
+            StageTimeRow.names(),
         )
         complete = ledger.is_done(parts[-1])
     page = shown / report_files(checked)[0].name if complete else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,21 +12,26 @@ from pydantic import Field
 from omg.config import Config
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
+from omg.evaluation.rows import R, read_rows, write_rows
+from omg.evaluation.tables import (
+    ComparisonRow,
+    CrossPlayRow,
+    MeasureRow,
+    SelfPlayRow,
+    SelfPlayScoreRow,
+    SetScoreRow,
+    SetSummaryRow,
+)
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.ledger import Part
 from omg.experiments.results import (
-    CROSS_PLAY_COLUMNS,
-    DIAGNOSTIC_COLUMNS,
-    SCORE_COLUMNS,
-    Row,
+    comparison_rows,
     evaluation_folder,
     finished_run,
-    read_rows,
     run_metrics,
     self_play_files,
     table_files,
-    write_rows,
     write_tables,
 )
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
@@ -34,10 +39,17 @@ from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage
 from omg.pools import Pool
 from omg.pools.members import SetName
-from omg.report.self_play import COLUMNS, self_play_rows, self_play_summary
+from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
+from omg.report.tables import SHORTEST_SCORES, Shown, cells, table_of
+from omg.report.terminal import Screen, ScreenTable
+from omg.report.verdict import answers
+from omg.report.words import agent_name, group_name
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
+
+_VERDICTS = {"better": "better", "worse": "worse", "no difference shown": "not shown"}
+"""Verdicts in words that fit a narrow terminal."""
 
 
 class EvaluationSection(Section):
@@ -113,6 +125,17 @@ class EvaluateStage(Stage):
             parts.append(Part(self.name, "self-play", {}, files, self.write_self_play, needs, reported=True))
         return parts
 
+    @classmethod
+    def shows(cls, checked: CheckedPlan) -> Screen:
+        """See `Stage`."""
+        names, compared = checked.plan.report.names, comparison_rows(checked)
+        alone = self_play_rows_of(checked)
+        return [
+            *_group_tables(checked, compared),
+            *([ScreenTable("Self-play", *self_play_table(alone, names))] if alone else []),
+            *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
+        ]
+
     def _score_parts(self, pool: Part, trained: Mapping[str, Part]) -> list[Part]:
         games = chosen(self.plan.evaluation, ("sets", "groups", "episodes", "seed", "which"))
         first = next(iter(trained.values()))
@@ -151,6 +174,9 @@ class EvaluateStage(Stage):
     def _table(self, name: str) -> Path:
         return evaluation_folder(self.checked) / "parts" / f"{name}.csv"
 
+    def _rows(self, names: Iterable[str], kind: type[R]) -> list[R]:
+        return [row for name in names for row in read_rows(self._table(name), kind)]
+
     # ------------------------------------------------------------------------------------------- how a part is done
 
     @cached_property
@@ -172,25 +198,25 @@ class EvaluateStage(Stage):
         section = self.plan.evaluation
         games = (section.groups, section.episodes, section.seed)
         contestants = None if label in section.scripted else self._contestants(label)
-        rows: list[Row] = []
+        rows: list[SetScoreRow] = []
         for name in section.sets:
             if contestants is None:
                 found = self.arena.scripted_scores(label, self.checked.first_config, name, *games)
             else:
                 found = self.arena.scores(contestants, name, *games)
-            rows += [{"set": name, **row} for row in found]
-        write_rows(file, rows, SCORE_COLUMNS)
+            rows += [SetScoreRow.extended(row, set=name) for row in found]
+        write_rows(file, rows, SetScoreRow.names())
 
     def write_cross_play(self, file: Path) -> None:
         """Plays the members of the first set with each other."""
         section = self.plan.evaluation
         rows = cross_play_arena(self.arena, section.sets[0], section.crossplay_episodes, section.seed)
-        write_rows(file, rows, CROSS_PLAY_COLUMNS)
+        write_rows(file, rows, CrossPlayRow.names())
 
     def write_diagnostics(self, label: str, file: Path) -> None:
         """Measures what one agent's opponent model knows."""
         section = self.plan.evaluation
-        rows: list[Row] = []
+        rows: list[MeasureRow] = []
         if section.inference_episodes:
             rows += inference_rows(
                 self._contestants(label),
@@ -200,25 +226,56 @@ class EvaluateStage(Stage):
                 seed=section.seed,
             )
         rows += control_rows(label, run_metrics(self.checked, label), self.checked.metric)
-        write_rows(file, rows, DIAGNOSTIC_COLUMNS)
+        write_rows(file, rows, MeasureRow.names())
 
     def write_tables(self) -> None:
         """Makes the tables of the evaluation from those of its parts."""
         played = self.plan.evaluation.crossplay_episodes > 0
         write_tables(
             self.checked,
-            [row for label in self.checked.evaluated for row in read_rows(self._table(f"scores-{label}"))],
-            read_rows(self._table("crossplay")) if played else [],
-            [row for label in self.checked.with_models for row in read_rows(self._table(f"diagnostics-{label}"))],
+            self._rows([f"scores-{label}" for label in self.checked.evaluated], SetScoreRow),
+            self._rows(["crossplay"] if played else [], CrossPlayRow),
+            self._rows([f"diagnostics-{label}" for label in self.checked.with_models], MeasureRow),
         )
 
     def write_self_play(self) -> None:
         """Tables what the last test of each seed found, of the agents that learn in all seats."""
-        rows: list[Row] = []
+        rows: list[SelfPlayScoreRow] = []
         for label in self.checked.self_play:
             run = finished_run(self.checked.runs(label))
             metric = self.checked.env.spec.success_metric
             rows += self_play_rows(label, run.metrics(), metric, run.config().test_nepisode)
         summary, seeds = self_play_files(self.checked)
-        write_rows(seeds, rows, (*SCORE_COLUMNS[1:], "steps"))
-        write_rows(summary, self_play_summary(rows), COLUMNS)
+        write_rows(seeds, rows, SelfPlayScoreRow.names())
+        write_rows(summary, self_play_summary(rows), SelfPlayRow.names())
+
+
+def summary_rows(checked: CheckedPlan) -> list[SetSummaryRow]:
+    """The verdict's metric for every agent and group of the first set; nothing without groups."""
+    if not checked.evaluated:
+        return []
+    rows = read_rows(evaluation_folder(checked) / "summary.csv", SetSummaryRow)
+    return [row for row in rows if row.set == checked.plan.evaluation.sets[0] and row.metric == checked.metric]
+
+
+def self_play_rows_of(checked: CheckedPlan) -> list[SelfPlayRow]:
+    """How agents that learned in all seats do with themselves; nothing where there are none."""
+    return read_rows(self_play_files(checked)[0], SelfPlayRow) if checked.self_play else []
+
+
+def _group_tables(checked: CheckedPlan, compared: Sequence[ComparisonRow]) -> Iterator[ScreenTable]:
+    """A table for each group of teams: how everybody does, and the agent in question against each baseline."""
+    names, summary = checked.plan.report.names, summary_rows(checked)
+    against = {(row.group, row.baseline): row for row in compared}
+    main = agent_name(checked.agent, names)
+    difference = Shown(ComparisonRow.difference, "inside")
+    for group in dict.fromkeys(row.group for row in summary):
+        scored = [row for row in summary if row.group == group]
+        head, lines = table_of(scored, SHORTEST_SCORES, names)
+        rows = []
+        for row, line in zip(scored, lines, strict=True):
+            other = against.get((group, row.agent))
+            beside = ("", "") if other is None else (*cells(other, difference), _VERDICTS[other.verdict])
+            rows.append((*line, *beside))
+        columns = (*head, f"{main} minus it [95 %]", f"{main} is")
+        yield ScreenTable(f"{checked.plan.name}: {group_name(group)}", columns, rows)

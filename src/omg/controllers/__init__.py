@@ -14,9 +14,10 @@ from jax import Array
 
 from omg.config.sections import PLANNERS
 from omg.controllers.base import Lineup, Player, PlayerView, Policy
-from omg.controllers.basic import BasicMAC, Carry, Columns, build_basic_mac
+from omg.controllers.basic import AllSeatsMemory, BasicMAC, build_basic_mac, model_class
 from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
 from omg.controllers.hop import HOPMac, build_hop_mac
+from omg.controllers.reading import Reading, SeatViews, candidates
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.errors import unknown_name
 
@@ -28,20 +29,23 @@ __all__ = [
     "CONTROLLERS",
     "LEARNER",
     "MANNERS",
+    "AllSeatsMemory",
     "BasicMAC",
-    "Carry",
-    "Columns",
     "HOPMac",
     "Lineup",
     "Player",
     "PlayerView",
     "Policy",
+    "Reading",
+    "SeatViews",
     "Squad",
     "TeamDraw",
     "TeamPart",
     "TeamPolicy",
     "build_mac",
     "build_squad",
+    "candidates",
+    "model_class",
 ]
 
 

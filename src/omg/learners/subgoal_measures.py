@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
-from omg.controllers import Columns
+from omg.controllers import SeatViews
 from omg.modules.opponent_models import Prior, SubgoalModel
 
 TOLERANCE = 0.5
@@ -32,10 +32,10 @@ RIDGE = 10.0
 
 
 def examine_subgoals(
-    model: SubgoalModel, batch: EpisodeBatch, columns: Columns, horizon: int, partners: int
+    model: SubgoalModel, batch: EpisodeBatch, views: SeatViews, horizon: int, partners: int
 ) -> dict[str, Array]:
     """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart."""
-    inputs = columns.model_inputs()
+    inputs = views.model_inputs()
     inference = model.unroll(inputs)
     length = lengths(batch)
     seen = inference.seen

@@ -1,12 +1,10 @@
 """Opponent models: what tells an agent about the other players.
 
-A new one is a module class that satisfies `base.OpponentModel` and is built as `Class(sizes: ModelSizes, key=key)`.
+A new one is a subclass of `base.SupervisedModel` and is built as `Class(sizes: ModelSizes, key=key)`.
 Add its line to OPPONENT_MODELS; its name is then a value of the configuration key `am_model` (besides `none_am`).
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from omg.modules.opponent_models.base import (
     ModelInputs,
@@ -22,8 +20,7 @@ from omg.modules.opponent_models.identity import IdentityModel
 from omg.modules.opponent_models.liam import LIAMModel
 from omg.modules.opponent_models.naive import NaiveModel
 from omg.modules.opponent_models.prior import InputStatistics, Prior
-from omg.modules.opponent_models.selection import pick_offset, state_value
-from omg.modules.opponent_models.subgoal import SubgoalInference, SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalInference, SubgoalModel, pick_offset, state_value
 
 __all__ = [
     "NO_MODEL",
@@ -47,7 +44,7 @@ __all__ = [
 
 NO_MODEL = "none_am"
 
-OPPONENT_MODELS: dict[str, Callable[..., OpponentModel]] = {
+OPPONENT_MODELS: dict[str, type[OpponentModel]] = {
     "base_am": NaiveModel,
     "liam_am": LIAMModel,
     "omg_am": SubgoalModel,

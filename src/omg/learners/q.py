@@ -176,7 +176,10 @@ class QLearner(SeatLearner[QState]):
         goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
         if following.ndim > goes_on.ndim:
             goes_on = goes_on[..., None]
-        targets = lax.stop_gradient(self._reward(batch, views) + self.config.gamma * goes_on * following)
+        reward = self._seat_reward(batch, views)
+        if mixer is not None:
+            reward = reward.sum(axis=-1)
+        targets = lax.stop_gradient(reward + self.config.gamma * goes_on * following)
 
         td_error = taken - targets
         loss = masked_mean(td_error**2, mask)
@@ -204,11 +207,6 @@ class QLearner(SeatLearner[QState]):
         """What the training of the opponent model has to say about test episodes."""
         views = state.mac.reading.episodes(batch, self.main_seats(batch))
         return self.training.examine(state.mac, batch, views, self.partners)
-
-    def _reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:
-        """Rewards in the shape of the values: [B, T] with a mixer; otherwise [B, T, m], or [B, T, 1] when shared."""
-        reward = self._seat_reward(batch, views)
-        return reward if self.config.mixer is None else reward.sum(axis=-1)
 
     def _build_mixer(self, key: Array) -> Mixer | None:
         if self.config.mixer is None:

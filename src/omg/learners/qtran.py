@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, masked_mean
-from omg.controllers import BasicMAC, SeatViews, build_mac
+from omg.components import masked_mean
+from omg.controllers import BasicMAC, build_mac
 from omg.learners.q import ILLEGAL_VALUE, QLearner
 from omg.learners.seats import Share
 from omg.modules.agents import Agent
@@ -74,7 +74,9 @@ class QTranLearner(QLearner):
 
         goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
         next_value = target_mixer.joint_value(state[:, 1:], target_hidden[:, 1:], following[:, 1:])
-        targets = lax.stop_gradient(self._reward(batch, views) + self.config.gamma * goes_on * next_value)
+        # One reward for the team: the sum where the seats have one each.
+        reward = self._seat_reward(batch, views).sum(axis=-1)
+        targets = lax.stop_gradient(reward + self.config.gamma * goes_on * next_value)
         joint = mixer.joint_value(state[:, :-1], hidden[:, :-1], actions)
         td_error = joint - targets
 
@@ -98,10 +100,6 @@ class QTranLearner(QLearner):
             "agent_q_mean": masked_mean(summed_taken, mask) / self.seats,
         }
         return loss, metrics
-
-    def _reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:
-        """One reward for the team, [B, T]: the sum where the seats have one each."""
-        return self._seat_reward(batch, views).sum(axis=-1)
 
     def _build_mixer(self, key: Array) -> PyTree:
         config = self.config

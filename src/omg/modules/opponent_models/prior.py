@@ -145,13 +145,14 @@ class Prior(eqx.Module):
         mean, deviation = self.scale()
         return normalised * deviation + mean
 
-    def encode(self, seen: Array) -> tuple[Array, Array]:
-        """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each."""
-        return self.encode_normalised(self.normalise(seen))
+    def encode(self, seen: Array, *, normalised: bool = False) -> tuple[Array, Array]:
+        """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each.
 
-    def encode_normalised(self, seen: Array) -> tuple[Array, Array]:
-        """The same of a view in normalised units."""
-        hidden = _through(self.encoder, self.maps(seen))
+        Args:
+            seen: In original units.
+            normalised: Or rather in normalised ones.
+        """
+        hidden = _through(self.encoder, self.maps(seen if normalised else self.normalise(seen)))
         return self.mean_head(hidden), jnp.clip(self.log_var_head(hidden), LOWEST_LOG_VAR, HIGHEST_LOG_VAR)
 
     def decode_normalised(self, subgoal: Array) -> Array:

@@ -245,7 +245,7 @@ class SubgoalModel(OpponentModel):
         both = jnp.concatenate([embedding, condition], axis=-1)
         mean = self.mean_head(both)
         if self.sizes.residual:
-            mean += jax.lax.stop_gradient(self.prior.encode_normalised(seen)[0])
+            mean += jax.lax.stop_gradient(self.prior.encode(seen, normalised=True)[0])
         if self.sizes.inference == "mlp":
             log_var = jnp.full_like(mean, LOWEST_LOG_VAR)
         else:

@@ -12,13 +12,12 @@ import pytest
 
 from hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, there
 from omg.config import resolve
-from omg.controllers import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.envs import make_env
 from omg.envs.grid import GridGame
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
 from omg.learners.hop_subgoals import _columns, model_inputs
-from omg.modules.opponent_models import Prior
-from omg.modules.opponent_models.prior import sample
+from omg.modules.opponent_models.prior import Prior, sample
 
 J, D, H = SEATS - 1, 3, 4
 SMALL: dict[str, Any] = {

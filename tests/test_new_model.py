@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,12 @@ import pytest
 from jax import Array
 
 from acted import legal_episodes
-from omg.controllers import basic
 from omg.learners import build_learner
 from omg.modules.layers import Linear
-from omg.modules.opponent_models import OPPONENT_MODELS, ModelInputs, ModelSizes, SupervisedModel
+from omg.modules.opponent_models import OPPONENT_MODELS
+from omg.modules.opponent_models.base import ModelInputs, ModelSizes, SupervisedModel
+from omg.modules.opponent_models.keys import FeatureKeys, ModelRateKeys
+from omg.registry import Entry, ModelTraits
 from played import ONE_SEAT, PARTNERS, SPEC, A, B, T, config, counted_steps, fast_jit, same_bytes
 
 KEY = jax.random.key(8)
@@ -36,7 +39,6 @@ class LuckModel(SupervisedModel):
 
     guess: Linear
 
-    stores_others = True
     targets = Luck
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
@@ -74,9 +76,12 @@ class LuckModel(SupervisedModel):
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(OPPONENT_MODELS, "base_am", LuckModel)
+def known() -> Iterator[None]:
+    traits = ModelTraits(sections=(ModelRateKeys, FeatureKeys), stores_others=True)
+    OPPONENT_MODELS.add("luck_am", Entry(LuckModel, traits, "foretells the reward"))
     GIVEN.clear()
+    yield
+    OPPONENT_MODELS.remove("luck_am")
 
 
 LEARNERS: dict[str, dict[str, Any]] = {
@@ -87,8 +92,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_it_is_given_what_it_declares(name: str) -> None:
-    settings = config(learner=name, am_model="base_am", am_lr=0.05, **LEARNERS[name])
-    assert basic.model_class(settings) is LuckModel
+    settings = config(learner=name, am_model="luck_am", am_lr=0.05, **LEARNERS[name])
     learner = build_learner(settings, SPEC, ONE_SEAT, PARTNERS)
     assert learner.kept.columns is None, "all seats' observations are stored for it"
     state = jax.jit(learner.init)(KEY)

@@ -24,7 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {"sc2": {"map_name": "2s3z"}, "foraging": {"r
 ABOUT = {"game": "g", "scenario": "s</script>", "algorithm": "iql", "seed": 1, "number": 2, "facts": {"return": 1.5}}
 
 
-@pytest.mark.parametrize("name", [name for name, entry in ENVS.items() if not entry.foreign])
+@pytest.mark.parametrize("name", [name for name, entry in ENVS.items() if not entry.traits.foreign])
 def test_scenes_show_the_game(name: str):
     """Played at random, two games: the pieces stay in the scenery, move, and those of the players are the seats."""
     env = make_env(name, **SMALL.get(name, {}))

@@ -14,9 +14,10 @@ import pytest
 from acted import drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config
-from omg.controllers import TeamDraw
-from omg.learners import InfluenceLearner, PPOState, build_learner
-from omg.learners.influence import influence_of
+from omg.controllers.draw import TeamDraw
+from omg.learners import build_learner
+from omg.learners.influence import InfluenceLearner, influence_of
+from omg.learners.ppo import PPOState
 from played import (
     LENGTHS,
     ONE_SEAT,

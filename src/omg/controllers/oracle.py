@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.controllers.team import TeamMemory, TeamPolicy
-from omg.modules.opponent_models import SubgoalModel, pick_offset, state_value
+from omg.modules.opponent_models.subgoal import SubgoalModel, pick_offset, state_value
 
 if TYPE_CHECKING:
     from omg.controllers.base import PlayerView, Policy

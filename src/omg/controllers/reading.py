@@ -22,8 +22,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.components import take_seats
-from omg.modules.agents import Agent
-from omg.modules.opponent_models import ModelInputs, OpponentModel, others_one_hot, own_action
+from omg.modules.agents.base import Agent
+from omg.modules.opponent_models.base import ModelInputs, OpponentModel, others_one_hot, own_action
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch

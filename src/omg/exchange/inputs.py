@@ -25,7 +25,8 @@ from omg.errors import UserError
 from omg.exchange.exporting import networks_of
 from omg.exchange.layers import agent_links
 from omg.exchange.models import ModelFace, model_face
-from omg.modules.agents import DuelingAgent, MLPAgent
+from omg.modules.agents.dueling import DuelingAgent
+from omg.modules.agents.mlp import MLPAgent
 from omg.pools import Agent
 
 ILLEGAL = -1e10

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from omg.components.files import name_leaves
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.layers import Link, linear, recurrent, to_theirs
-from omg.modules.opponent_models import OpponentModel, SubgoalModel
+from omg.modules.opponent_models.base import OpponentModel
 from omg.modules.opponent_models.liam import LIAMModel
 from omg.modules.opponent_models.naive import NaiveModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
 
 _LINKS: dict[str, list[Link]] = {

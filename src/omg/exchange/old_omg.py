@@ -15,7 +15,8 @@ import numpy as np
 from omg.components.files import name_leaves
 from omg.errors import UserError
 from omg.exchange.layers import StateDict, check_finite
-from omg.modules.opponent_models import Prior, SubgoalModel
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 VAE, CVAE, CONDITION, EMBED = "vae.th", "cvae.th", "cond_rnn.th", "fc.th"
 MODEL_FILES = (CVAE, CONDITION, EMBED)

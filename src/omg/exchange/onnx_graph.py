@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from omg.components.files import name_leaves
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.inputs import ILLEGAL, Interface
 from omg.exchange.models import ModelFace
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 if TYPE_CHECKING:
     from onnx import NodeProto

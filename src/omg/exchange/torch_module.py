@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from omg.components.files import name_leaves
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.exchange.inputs import ILLEGAL, Interface
 from omg.exchange.layers import agent_links, to_theirs
 from omg.exchange.models import model_source, model_state

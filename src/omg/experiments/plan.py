@@ -15,7 +15,7 @@ from typing import Annotated, get_args, get_origin
 import yaml
 from pydantic import Field, ValidationError
 
-from omg.config import Config, resolve
+from omg.config import config_fields, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments, merge, nested
 from omg.config.values import describe_type, read_yaml
@@ -213,7 +213,7 @@ def _check_keys(values: object, where: str, section: type[Section]) -> None:
     for key in values:
         if key in owned:
             raise UserError(f"{where}.{key}: cannot be set in a pipeline ({owned[key]}).")
-    _known(values, f"{where}.", [*section.model_fields, *(key for key in Config.model_fields if key not in owned)])
+    _known(values, f"{where}.", [*section.model_fields, *(key for key in config_fields() if key not in owned)])
 
 
 def _check_labelled(values: Mapping[str, object], prefix: str, section: type[Section]) -> None:

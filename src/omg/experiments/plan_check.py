@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from omg.config import SUBGOAL_LEARNERS, Config, resolve
+from omg.config import Config, resolve
 from omg.envs import Env, make_env
 from omg.errors import UserError
 from omg.experiments.plan import STAGES, Plan
@@ -51,12 +51,12 @@ class CheckedPlan:
         """Whether an agent's training depends on the prior of the pool."""
         config = self.agents[label]
         seated = not self.plan.in_self_play(label)
-        return self.plan.prior is not None and seated and config.learner in SUBGOAL_LEARNERS and not config.prior_path
+        return self.plan.prior is not None and seated and config.learner_part.infers_subgoals and not config.prior_path
 
     @property
     def with_models(self) -> tuple[str, ...]:
         """Labels of the agents with an opponent model, of which diagnostics tell something."""
-        return tuple(label for label, config in self.agents.items() if config.am_model != "none_am")
+        return tuple(label for label, config in self.agents.items() if not config.model_part.absent)
 
     @property
     def self_play(self) -> tuple[str, ...]:

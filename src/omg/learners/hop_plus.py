@@ -20,7 +20,7 @@ import optax
 from jax import Array
 
 from omg.components import EpisodeBatch, Number
-from omg.controllers import TeamDraw
+from omg.controllers.draw import TeamDraw
 from omg.controllers.hop import HOPMac
 from omg.envs.grid.symmetry import symmetries
 from omg.envs.grid.view import MapView

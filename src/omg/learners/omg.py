@@ -19,11 +19,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch
-from omg.controllers import BasicMAC, SeatViews, candidates
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews, candidates
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
-from omg.modules.agents import Agent
-from omg.modules.opponent_models import state_value
+from omg.modules.agents.base import Agent
+from omg.modules.opponent_models.subgoal import state_value
 
 
 class OMGLearner(SubgoalLearner, QLearner):

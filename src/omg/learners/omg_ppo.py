@@ -11,7 +11,8 @@ from __future__ import annotations
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.controllers import BasicMAC, SeatViews
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
 

@@ -33,21 +33,24 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, Number, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
-from omg.controllers import BasicMAC, SeatViews, TeamDraw, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import SeatViews
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
 from omg.learners.optimisers import build_optimiser, clip_by_norm
-from omg.learners.seats import ModelTraining, SeatLearner, Share
+from omg.learners.seats import ModelTrainer, SeatLearner, Share
 from omg.learners.supervised import SupervisedTraining
-from omg.modules.agents import Agent, as_one_hot
-from omg.modules.critics import CRITICS, Critic, CriticSizes
+from omg.modules.agents.base import Agent
+from omg.modules.agents.inputs import as_one_hot
+from omg.modules.critics import CRITICS
+from omg.modules.critics.base import Critic, CriticSizes
 from omg.types import PyTree
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
 
-_CRITIC_FOR = {"rnn": "rnn", "idv_rnn": "rnn", "conv": "conv", "idv_conv": "idv_conv"}
-"""Agent -> the critic that goes with it unless one is named; `mlp` with all others."""
 _EXTRA_STREAM = 0xE87A
 
 
@@ -102,10 +105,10 @@ class PPOLearner(SeatLearner[PPOState]):
         super().__init__(config, spec, team, partners)
         self.optimiser = build_optimiser(config)
         self.critic_optimiser = build_optimiser(config, config.critic_lr)
-        self.training: ModelTraining[PPOState] = self._training()
+        self.training: ModelTrainer[PPOState] = self._training()
         self.examines = self.training.examines
 
-    def _training(self) -> ModelTraining[PPOState]:
+    def _training(self) -> ModelTrainer[PPOState]:
         return SupervisedTraining(self.config)
 
     def needs_state(self) -> bool:
@@ -228,7 +231,7 @@ class PPOLearner(SeatLearner[PPOState]):
             widths += [spec.n_agents] if config.obs_agent_id else []
         features = mac.agent.sizes.feature_dim
         widths += [features] if features else []
-        name = config.critic or _CRITIC_FOR.get(config.agent, "mlp")
+        name = config.critic or config.agent_part.critic
         sizes = CriticSizes(
             tuple(widths),
             config.critic_hidden_dim,
@@ -237,7 +240,7 @@ class PPOLearner(SeatLearner[PPOState]):
             # One-hot numbers are no map any more.
             map_shape=None if config.obs_one_hot and config.critic_input == "obs" else spec.map_shape,
         )
-        return CRITICS[name](sizes, key=key)
+        return CRITICS[name].build(sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
         """The episodes of each gradient step, [epochs * parts, episodes of a part]."""

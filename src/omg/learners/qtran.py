@@ -22,11 +22,13 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import masked_mean
-from omg.controllers import BasicMAC, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC
 from omg.learners.q import ILLEGAL_VALUE, QLearner
 from omg.learners.seats import Share
-from omg.modules.agents import Agent
-from omg.modules.mixers import Mixer, MixerSizes, QTranMixer
+from omg.modules.agents.base import Agent
+from omg.modules.mixers.base import Mixer, MixerSizes
+from omg.modules.mixers.qtran import QTranMixer
 from omg.types import PyTree
 
 _HIDDEN_LAYERS = {"small": 2, "big": 3}

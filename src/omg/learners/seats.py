@@ -6,7 +6,7 @@ several batches, each cut to its own length: the mean of their means, weighted b
 (A prior that is learned along counts views, one more per episode than steps; its weights are off by that much.)
 
 How an opponent model is trained is no matter of the learner's base class: a learner that has one holds a
-`ModelTraining`.
+`ModelTrainer`.
 
 Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features.
 """
@@ -22,9 +22,11 @@ import optax
 from jax import Array
 
 from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats
-from omg.controllers import BasicMAC, Reading, SeatViews, TeamDraw, model_class
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import Reading, SeatViews
 from omg.learners.base import Kept
-from omg.modules.opponent_models import OpponentModel
+from omg.modules.opponent_models.base import OpponentModel
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -78,7 +80,7 @@ State = TypeVar("State", bound=SeatState)
 Trained = TypeVar("Trained", bound=ModelState, contravariant=True)
 
 
-class ModelTraining(Protocol[Trained]):
+class ModelTrainer(Protocol[Trained]):
     """How the opponent model of a learner is trained; the object holds only settings."""
 
     examines: bool
@@ -114,11 +116,10 @@ class SeatLearner(Generic[State]):
         # Whoever has all seats reads them in their order; where the team begins then says nothing.
         self.team = None if self.seats == spec.n_agents else team
         self.partners = partners
-        model = model_class(config)
-        stores_all = self.team is None or (model is not None and model.stores_others)
+        stores_all = self.team is None or config.model_part.stores_others
         self.kept = Kept(None if stores_all else self.seats, state=self.team is None or self.needs_state())
         self.examines = False
-        self.controls: tuple[str, ...] = () if self.team is None or model is None else ("zero", "shuffled")
+        self.controls: tuple[str, ...] = () if self.team is None or config.model_part.absent else ("zero", "shuffled")
 
     def needs_state(self) -> bool:
         """Whether updates read the global state."""

@@ -25,11 +25,14 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, lengths, view_mask
 from omg.components.schedules import linear
-from omg.controllers import BasicMAC, SeatViews, model_class
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
 from omg.learners.subgoal_measures import examine_subgoals
-from omg.modules.opponent_models import ModelInputs, OpponentModel, SubgoalModel, pick_offset
+from omg.modules.opponent_models.base import ModelInputs, OpponentModel
+from omg.modules.opponent_models.subgoal import SubgoalModel, pick_offset
+from omg.registry import ModelTraining
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -63,7 +66,7 @@ class SubgoalTraining(Generic[Trained]):
     examines = True
 
     def __init__(self, config: Config, candidate_values: CandidateValues[Trained]):
-        if model_class(config) is not SubgoalModel:
+        if config.model_part.training is not ModelTraining.SUBGOALS:
             raise UserError(f"am_model: got {config.am_model}, but a learner of subgoals trains omg_am.")
         self.config = config
         self.candidate_values = candidate_values
@@ -72,7 +75,7 @@ class SubgoalTraining(Generic[Trained]):
         """Whether the prior is learned along with everything else, because there is no pre-trained one."""
 
     def init(self, model: OpponentModel | None) -> optax.OptState:
-        """See `ModelTraining.init`; of all of the model but the prior, unless that is learned along."""
+        """See `ModelTrainer.init`; of all of the model but the prior, unless that is learned along."""
         assert isinstance(model, SubgoalModel)
         return self.optimiser.init(model if self.learns_prior else model.with_prior(None))
 
@@ -82,7 +85,7 @@ class SubgoalTraining(Generic[Trained]):
         return examine_subgoals(mac.opponent_model, batch, views, self.config.omg_horizon, partners)
 
     def update(self, state: Trained, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:
-        """See `ModelTraining.update`."""
+        """See `ModelTrainer.update`."""
         model = state.mac.opponent_model
         assert isinstance(model, SubgoalModel)
         assert key is not None

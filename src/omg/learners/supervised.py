@@ -19,10 +19,11 @@ import optax
 from jax import Array
 
 from omg.components import EpisodeBatch, Number
-from omg.controllers import BasicMAC, SeatViews
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
-from omg.modules.opponent_models import ModelInputs, OpponentModel, SupervisedModel
+from omg.modules.opponent_models.base import ModelInputs, OpponentModel, SupervisedModel
 from omg.types import PyTree
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class SupervisedTraining:
         self.optimiser = optax.adam(config.am_lr)
 
     def init(self, model: OpponentModel | None) -> optax.OptState:
-        """See `ModelTraining.init`."""
+        """See `ModelTrainer.init`."""
         if model is not None and not isinstance(model, SupervisedModel):
             raise UserError(
                 f"am_model: got {type(model).__name__}, which has no loss of its own; its learner trains it."
@@ -47,7 +48,7 @@ class SupervisedTraining:
         return self.optimiser.init(model)
 
     def update(self, state: ModelState, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:
-        """See `ModelTraining.update`."""
+        """See `ModelTrainer.update`."""
         model = state.mac.opponent_model
         if model is None:
             return ModelUpdate(None, state.model_opt_state, (None,) * len(shares), {})

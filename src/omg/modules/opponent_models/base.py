@@ -69,20 +69,12 @@ class ModelInputs(NamedTuple):
 
 
 class OpponentModel(eqx.Module):
-    """A network, i.e. a pytree whose leaves are all float arrays, built as `Class(sizes, key=key)`.
-
-    What a model wants of those who train it and play with it, it says on its class.
-    """
+    """A network, i.e. a pytree whose leaves are all float arrays, built as `Class(sizes, key=key)`."""
 
     sizes: ModelSizes = eqx.field(static=True)
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         self.sizes = sizes
-
-    stores_others: ClassVar[bool] = False
-    """Whether it learns from the observations of all seats; otherwise only those of the learning seats are stored."""
-    told_players: ClassVar[bool] = False
-    """Whether it is told the pool member in every seat, which no real player knows: it is a bound then."""
 
     @property
     @abstractmethod

@@ -22,7 +22,6 @@ class NoTargets(NamedTuple):
 class IdentityModel(SupervisedModel):
     """For every pool member, the share of the other seats it has; nothing is learned."""
 
-    told_players = True
     targets = NoTargets
 
     @property

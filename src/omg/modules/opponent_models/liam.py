@@ -40,7 +40,6 @@ class LIAMModel(SupervisedModel):
     others_actions: Linear
     """[W, (A-1) * U]."""
 
-    stores_others = True
     targets = ModelTargets
 
     def __init__(self, sizes: ModelSizes, *, key: Array):

@@ -14,14 +14,14 @@ from omg.evaluation.tables import MetricRow
 from omg.experiments import inference
 
 
-def played(rng: np.random.Generator, teams: int = 4, each: int = 8, slots: int = 9) -> inference.Played:
+def played(rng: np.random.Generator, teams: int = 4, each: int = 8, slots: int = 9) -> inference.InferredGames:
     """Games whose views wander at random, of unequal lengths; the subgoal is the view three steps ahead."""
     games = teams * each
     seen = rng.normal(size=(games, slots, 5)).cumsum(axis=1)
     length = rng.integers(4, slots, games)
     ahead = np.minimum(np.arange(slots) + 3, length[:, None])
     future = np.take_along_axis(seen, ahead[..., None], axis=1)
-    return inference.Played(seen, future, length, np.repeat(np.arange(teams), each))
+    return inference.InferredGames(seen, future, length, np.repeat(np.arange(teams), each))
 
 
 def test_probes_find_what_is_in_the_subgoal_and_not_in_the_view() -> None:

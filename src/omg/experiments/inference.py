@@ -56,7 +56,7 @@ MEANINGS = {
 """Measure -> what it says; in this order."""
 
 
-class Played(NamedTuple):
+class InferredGames(NamedTuple):
     """What one agent saw and inferred in B games, T+1 time slots each."""
 
     seen: np.ndarray
@@ -131,7 +131,7 @@ def _row(label: str, measure: str, by_seed: Sequence[float], meaning: str) -> Me
     )
 
 
-def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> Played:
+def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> InferredGames:
     """Records one agent, one at a time: whole episodes of all of them would fill the memory."""
     n_agents = env.spec.n_agents
     group = make_groups(mates.members, n_agents, group_names(n_agents)[:1], seed)[0]
@@ -143,10 +143,10 @@ def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> Pla
     subgoal, filled = np.asarray(batch.records["infer_mu"])[0, :, :, 0], np.asarray(batch.filled)[0]
     obs, seat = np.asarray(batch.obs)[0], np.asarray(batch.seat)[0]
     views = np.asarray(batch.state)[0] if agent.config.obs_is_state else obs[np.arange(len(team)), :, seat]
-    return Played(views, subgoal, filled.sum(axis=1), team)
+    return InferredGames(views, subgoal, filled.sum(axis=1), team)
 
 
-def _probes(played: Played, mates: Mates, steps: int, seed: int) -> dict[str, float]:
+def _probes(played: InferredGames, mates: Mates, steps: int, seed: int) -> dict[str, float]:
     """How well team-mates are named, by what there is to tell apart."""
     game, slot = _some_steps(played, steps, seed)
     subgoals, views = played.subgoal[game, slot], played.seen[game, slot]
@@ -164,7 +164,7 @@ def _probes(played: Played, mates: Mates, steps: int, seed: int) -> dict[str, fl
     return measures
 
 
-def _future(agent: Agent, played: Played, steps: int, seed: int) -> dict[str, float]:
+def _future(agent: Agent, played: InferredGames, steps: int, seed: int) -> dict[str, float]:
     """How decoded subgoals compare with the present view as a guess of what comes, in the prior's normalised units."""
     prior = agent.policy.opponent_model.prior
     seen = np.asarray(prior.normalise(jnp.asarray(played.seen)))
@@ -189,7 +189,7 @@ def _future(agent: Agent, played: Played, steps: int, seed: int) -> dict[str, fl
     }
 
 
-def _some_steps(played: Played, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _some_steps(played: InferredGames, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Game and slot of at most `steps` played steps, drawn evenly."""
     slots = np.arange(played.seen.shape[1])
     game, slot = np.nonzero(slots[None] < played.length[:, None])

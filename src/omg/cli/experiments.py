@@ -76,7 +76,7 @@ def print_verdict(result: PipelineResult) -> None:
     """The outcome of a pipeline in one table per group, the answers, and where the report is."""
     from omg.evaluation.tables import ComparisonRow
     from omg.report.self_play import self_play_table
-    from omg.report.tables import SHORTEST_SCORES, Shown, cells, table_of
+    from omg.report.tables import SHORTEST_SCORES, ShownColumn, cells, table_of
     from omg.report.verdict import answers
     from omg.report.words import agent_name, group_name
 
@@ -85,7 +85,7 @@ def print_verdict(result: PipelineResult) -> None:
         names = result.checked.plan.report.names
         against = {(row.group, row.baseline): row for row in result.comparison}
         main = agent_name(result.checked.agent, names)
-        difference = Shown(ComparisonRow.difference, "inside")
+        difference = ShownColumn(ComparisonRow.difference, "inside")
         for group in dict.fromkeys(row.group for row in result.summary):
             scored = [row for row in result.summary if row.group == group]
             head, lines = table_of(scored, SHORTEST_SCORES, names)

@@ -15,7 +15,7 @@ import numpy as np
 
 from omg.envs.adapters.host import HostEnv, Seen
 from omg.runners.vector import OWN_RETURN
-from omg.runners.workers import InlineTable, Patience, Say, Table, WorkerTable
+from omg.runners.workers import GameTable, InlineTable, Patience, Say, WorkerTable
 
 _SEED_BITS = 31
 
@@ -128,7 +128,7 @@ class HostRunner:
         """
         self.spec = env.spec
         self.games = games
-        self.table: Table
+        self.table: GameTable
         if workers == 0:
             self.table = InlineTable(env, games, patience, say)
         else:

@@ -48,7 +48,7 @@ class GamesFailedError(Exception):
     """Too many failures in a row; the message says of whom and why."""
 
 
-class Table(Protocol):
+class GameTable(Protocol):
     """Plays the games of a board."""
 
     board: Board
@@ -92,19 +92,19 @@ class InlineTable:
         self._share = GameShare(env, self.board, 0, games)
 
     def reset(self) -> np.ndarray | None:
-        """See `Table`."""
+        """See `GameTable`."""
         return self._try(self._share.reset)
 
     def step(self, t: int) -> np.ndarray | None:
-        """See `Table`."""
+        """See `GameTable`."""
         return self._try(lambda: self._share.step(t))
 
     def save_replays(self) -> None:
-        """See `Table`."""
+        """See `GameTable`."""
         self._share.save_replays()
 
     def close(self) -> None:
-        """See `Table`."""
+        """See `GameTable`."""
         self._share.close()
 
     def _try(self, play: Callable[[], None]) -> np.ndarray | None:
@@ -154,21 +154,21 @@ class WorkerTable:
             raise
 
     def reset(self) -> np.ndarray | None:
-        """See `Table`."""
+        """See `GameTable`."""
         return self._everybody(RESET, 0, self.patience.seconds * _RESET_FACTOR)
 
     def step(self, t: int) -> np.ndarray | None:
-        """See `Table`."""
+        """See `GameTable`."""
         return self._everybody(STEP, t, self.patience.seconds)
 
     def save_replays(self) -> None:
-        """See `Table`."""
+        """See `GameTable`."""
         self.board.playing[:] = True  # So that all are asked; the next round begins with marks of its own.
         self._everybody(SAVE_REPLAY, 0, self.patience.seconds * _RESET_FACTOR)
         self.board.playing[:] = False
 
     def close(self) -> None:
-        """See `Table`."""
+        """See `GameTable`."""
         for worker in self.workers:
             worker.dismiss()
         deadline = time.monotonic() + _CLOSE_SECONDS

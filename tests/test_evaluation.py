@@ -35,11 +35,13 @@ from omg.evaluation import (
 )
 from omg.evaluation import heldout as heldout_module
 from omg.evaluation.heldout import lineups
+from omg.evaluation.subgoals import MEASURES
 from omg.experiments import evaluation, inference
 from omg.experiments.evaluation import Arena, cross_play_arena, cross_play_pool, evaluate_runs, run_labels, untrained
 from omg.pools import Agent, Pool, load_agent
 from omg.runners.vector import play_episodes
 from omg.tracking import Table
+from played import unrolled
 from tiny import GAME, tiny_agent, tiny_config, tiny_pool
 
 SEATS = 4
@@ -176,7 +178,7 @@ def test_every_seat_takes_the_action_that_its_own_player_chooses(arena: Arena, a
     assert team.tolist() == [number for number in range(15) for _ in range(EPISODES)]
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), rollout.batch)
     taken, players, legal = np.asarray(batch.actions), np.asarray(batch.players), np.asarray(batch.avail)
-    unroll = eqx.filter_jit(lambda policy: policy.unroll(batch))
+    unroll = eqx.filter_jit(lambda policy: unrolled(policy, batch))
     for number, chooser in {LEARNER: agents[0], **networks}.items():
         best = np.where(legal, np.asarray(unroll(chooser.policy)), -np.inf).argmax(axis=-1)
         mine = (players == number)[:, None, :] & np.asarray(batch.filled)[:, :, None]
@@ -384,7 +386,7 @@ def test_an_agent_with_subgoals_is_measured_on_real_games(arena: Arena) -> None:
     own = tiny_config(Path("."), "iql_omg", env_args=TABLE, subgoal_dim=4, am_hidden_dim=8, seeds=3)
     contestants = untrained(own, arena.env)
     rows = inference.inference_rows(contestants, arena, None, episodes=20)
-    assert [row["measure"] for row in rows] == list(inference.MEANINGS)
+    assert [row["measure"] for row in rows] == [measure.name for measure in MEASURES]
     by_name = {row["measure"]: row for row in rows}
     assert by_name["policy named by the subgoal"]["meaning"].endswith("(5 of them)")
     assert by_name["policy gain"]["value"] == pytest.approx(

@@ -12,10 +12,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import Env, Observation, make_env
 from omg.envs.battle.observe import FIRST_TARGET, NO_OP, STOP, View
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 
 BATTLES = 2048
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import omg
 from omg.cli import experiments, main
 from omg.config import Config
-from omg.controllers import LEARNER
+from omg.controllers.draw import LEARNER
 from omg.envs import make_env
 from omg.errors import UserError
 from omg.evaluation import (
@@ -38,7 +38,7 @@ from omg.evaluation.heldout import lineups
 from omg.experiments import evaluation, inference
 from omg.experiments.evaluation import Arena, cross_play_arena, cross_play_pool, evaluate_runs, run_labels, untrained
 from omg.pools import Agent, Pool, load_agent
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from omg.tracking import Table
 from tiny import GAME, tiny_agent, tiny_config, tiny_pool
 

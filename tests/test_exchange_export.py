@@ -16,13 +16,13 @@ import pytest
 
 from omg.cli import main
 from omg.components.files import name_leaves
-from omg.controllers import PlayerView
+from omg.controllers.base import PlayerView
 from omg.exchange import export_agent, import_agent, read_torch
 from omg.exchange.exporting import belongs
 from omg.exchange.inputs import interface
 from omg.exchange.torch_module import module_source
 from omg.modules.agents.feed_forward import FeedForwardAgent
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent, load_agent, load_learning, save_agent
 from pool_members import ENV, agent, settings
 

@@ -13,7 +13,9 @@ import pytest
 from jax import Array
 
 from omg.config import Config, adjust, resolve
-from omg.controllers import HOPMac, PlayerView, build_mac
+from omg.controllers import build_mac
+from omg.controllers.base import PlayerView
+from omg.controllers.hop import HOPMac
 from omg.envs import ENVS, make_env
 from omg.errors import UserError
 from omg.planning import GOALS, goal_likelihoods
@@ -178,7 +180,7 @@ def test_mapped_loops_end_together_and_give_the_same(on_cpu: bool, monkeypatch: 
 
 
 def test_games_with_goals_are_those_that_can_be_searched() -> None:
-    assert set(GOALS) == {name for name, entry in ENVS.items() if entry.searchable}
+    assert set(GOALS) == {name for name, entry in ENVS.items() if entry.traits.searchable}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ ABOUT = {"game": "g", "scenario": "s</script>", "algorithm": "iql", "seed": 1, "
 
 
 def test_all_built_in_games_can_be_shown():
-    assert set(shown_games()) == {name for name, entry in ENVS.items() if not entry.foreign}
+    assert set(shown_games()) == {name for name, entry in ENVS.items() if not entry.traits.foreign}
 
 
 @pytest.mark.parametrize("name", shown_games())

@@ -98,7 +98,7 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
     Raises:
         UserError: two agents have one label, or a setting is of nobody.
     """
-    from omg.config import Config
+    from omg.config import config_fields
     from omg.config.overrides import assignments
     from omg.config.schema import unknown_key
     from omg.experiments.evaluation import run_labels
@@ -110,7 +110,7 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
         key, assigns, value = word.removeprefix("--").partition("=")
         if not assigns:
             bare += [] if word == "with" else [word]
-        elif "." in key or key in Config.model_fields:
+        elif "." in key or key in config_fields():
             overrides.append(f"{key}={value}")
         elif not Path(value).exists() and ":" not in value:
             raise UserError(f"{unknown_key(key)} Nor is '{value}' the folder of an agent named '{key}'.")
@@ -129,7 +129,7 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
     for key, value in assignments(overrides).items():
         label, _, rest = key.partition(".")
         own = [label] if rest and label in agents else list(agents)
-        if rest and label not in agents and label not in Config.model_fields:
+        if rest and label not in agents and label not in config_fields():
             raise UserError(f"{key}: '{label}' is neither an agent nor a key. Agents: {', '.join(agents)}.")
         for one in own:
             settings[one][rest if own == [label] else key] = value

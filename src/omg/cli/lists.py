@@ -105,7 +105,7 @@ def envs(
         ("option", "allowed", "default", "help"),
         [
             (option, describe_field(field), config.env_args[option], field.description or "")
-            for option, field in ENVS[config.env].args.model_fields.items()
+            for option, field in ENVS[config.env].traits.args.model_fields.items()
         ],
     )
 
@@ -116,8 +116,8 @@ def algs(
     ] = None,
 ) -> None:
     """List the algorithms, or the settings of one algorithm."""
+    from omg.config import config_fields
     from omg.config.layers import algorithm_names, resolve, summary
-    from omg.config.schema import Config
     from omg.errors import unknown_name
 
     if name is None:
@@ -134,7 +134,7 @@ def algs(
     print_table(
         f"Settings of {name}, all others are the defaults",
         ("key", "value", "help"),
-        [(key, repr(getattr(resolved.config, key)), Config.model_fields[key].description or "") for key in settings],
+        [(key, repr(getattr(resolved.config, key)), config_fields()[key].description or "") for key in settings],
     )
     words = (f"Train it: omg train --config={name}", f"All keys: omg config --config={name}", f"Page: {page_of(name)}")
     console.print("\n".join(words), markup=False, highlight=False)
@@ -209,15 +209,15 @@ def say_old_words(line: CommandLine) -> None:
 def print_config(resolved: Resolved) -> None:
     """Every key of a configuration with its value, where that comes from, and what it means."""
     from omg.config.layers import leaves
-    from omg.config.schema import SECTIONS
+    from omg.config.schema import all_sections
     from omg.envs import ENVS
 
     values = dict(leaves(resolved.config.model_dump()))
-    options = ENVS[resolved.config.env].args.model_fields
+    options = ENVS[resolved.config.env].traits.args.model_fields
     if resolved.team:
         _print_team(resolved)
     groups = []
-    for section in SECTIONS:
+    for section in all_sections():
         rows = []
         for key, value in values.items():
             top, _, option = key.partition(".")

@@ -26,7 +26,8 @@ from omg.controllers.base import PlayerView
 from omg.envs import ENVS, parse_env_args
 from omg.envs.base import Observation
 from omg.envs.grid import GridGame
-from omg.modules.opponent_models import ModelSizes, Prior
+from omg.modules.opponent_models.base import ModelSizes
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import redrawn
 from omg.planning import INFERENCES
 from omg.planning.batches import Axes, batched

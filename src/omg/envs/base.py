@@ -8,10 +8,13 @@ Letters in shape comments: B games, A seats (agents), O observation features, S 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from omg.registry.table import load
+from omg.registry.traits import Traits
 
 if TYPE_CHECKING:
     from jax import Array
@@ -36,6 +39,27 @@ class GameArgs(BaseModel):
     def doubt(self) -> str | None:
         """What in these options only the user may ask for, not a file that comes from somebody else; None: nothing."""
         return None
+
+
+@dataclass(frozen=True)
+class EnvTraits(Traits):
+    """What a game's line in the registry says about it."""
+
+    options: str | type[GameArgs] = field(kw_only=False)
+    """Its typed options (`env_args`), every field with a help text; named as `module:class`, or the class."""
+    foreign: bool = field(default=False, kw_only=True)
+    """Whether it stands for the games of another package, which is imported when one of them is built."""
+    on_host: bool = field(default=False, kw_only=True)
+    """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
+    searchable: bool = field(default=False, kw_only=True)
+    """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
+
+    @property
+    def args(self) -> type[GameArgs]:
+        """The class of its options."""
+        if isinstance(self.options, str):
+            return cast(type[GameArgs], load(self.options))
+        return self.options
 
 
 @dataclass(frozen=True)

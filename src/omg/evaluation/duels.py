@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers import Lineup, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.controllers.base import Lineup
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs.base import Observation
 from omg.envs.battle import Duel
 from omg.evaluation.statistics import share_interval
-from omg.runners import EpisodeStats, play_episodes
+from omg.runners.vector import EpisodeStats, play_episodes
 
 Row = dict[str, Any]
 _BATTLES = 512

@@ -15,13 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import Config, change_config
-from omg.controllers import LEARNER, Lineup, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.controllers.base import Lineup
+from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation.groups import Group, MemberName, make_groups
-from omg.modules.opponent_models import IdentityModel
+from omg.modules.opponent_models.identity import IdentityModel
 from omg.pools import Pool
-from omg.runners import EpisodeStats, Rollout, play_episodes
+from omg.runners.vector import EpisodeStats, Rollout, play_episodes
 from omg.training.adapting import adapt_players
 from omg.training.team import load_player
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from omg.controllers import Policy
+from omg.controllers.base import Policy
 from omg.envs import Env
 from omg.evaluation.statistics import bootstrap_interval
 from omg.pools import Agent
-from omg.runners import EpisodeStats, play_episodes
+from omg.runners.vector import EpisodeStats, play_episodes
 
 
 def play_team(agent: Agent, episodes: int, seed: int = 0, epsilon: float = 0.0) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from omg.components.files import name_leaves
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.importing import AGENT, CRITIC, MIXER
 from omg.exchange.layers import Link, agent_links, critic_links, mixer_links, to_theirs

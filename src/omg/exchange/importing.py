@@ -12,7 +12,8 @@ import numpy as np
 
 from omg.components.files import fill_leaves, name_leaves
 from omg.config import Config, change_config
-from omg.controllers import BasicMAC, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC
 from omg.envs import EnvSpec, make_env
 from omg.errors import UserError
 from omg.exchange.layers import Link, agent_links, critic_links, mixer_links, to_ours
@@ -20,7 +21,8 @@ from omg.exchange.old_omg import MODEL_FILES, VAE, model_arrays, prior_arrays
 from omg.exchange.optimisers import UnusableError, optimiser_to_ours
 from omg.exchange.torch_files import read_torch
 from omg.learners import build_learner
-from omg.modules.opponent_models import Prior, SubgoalModel
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 AGENT, MIXER, CRITIC = "agent.th", "mixer.th", "critic.th"
 OPTIMISERS = {"opt.th": "opt_state", "agent_opt.th": "opt_state", "critic_opt.th": "critic_opt_state"}

@@ -14,10 +14,16 @@ import numpy as np
 
 from omg.components.files import name_leaves
 from omg.errors import UserError
-from omg.modules.agents import DuelingAgent, IndividualRNNAgent, MLPAgent, RNNAgent
 from omg.modules.agents.conv import ConvAgent
-from omg.modules.critics import COMACritic, FeedForwardCritic
-from omg.modules.mixers import QMixer, QTranMixer, VDNMixer
+from omg.modules.agents.dueling import DuelingAgent
+from omg.modules.agents.individual import IndividualRNNAgent
+from omg.modules.agents.mlp import MLPAgent
+from omg.modules.agents.rnn import RNNAgent
+from omg.modules.critics.coma import COMACritic
+from omg.modules.critics.value import FeedForwardCritic
+from omg.modules.mixers.qmix import QMixer
+from omg.modules.mixers.qtran import QTranMixer
+from omg.modules.mixers.vdn import VDNMixer
 
 
 class Link(NamedTuple):

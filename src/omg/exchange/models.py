@@ -14,9 +14,9 @@ import numpy as np
 from omg.components.files import name_leaves
 from omg.errors import UserError
 from omg.exchange.layers import Link, linear, recurrent, to_theirs
-from omg.modules.opponent_models import SubgoalModel
 from omg.modules.opponent_models.liam import LIAMModel
 from omg.modules.opponent_models.naive import NaiveModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
 
 _LINKS: dict[str, list[Link]] = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from omg.config import PLANNERS, Config, resolve
+from omg.config import Config, resolve
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError
@@ -200,7 +200,7 @@ class Meeting:
             mine = [brought[number] for number in self.repetition[chosen]]
             # A planner's gradient steps see as much as in its training, those of others only a few games.
             return schooled_state(
-                program.learner, mine, self._seeds(chosen), self.teams.seat, optimisers=config.learner in PLANNERS
+                program.learner, mine, self._seeds(chosen), self.teams.seat, optimisers=config.learner_part.plans
             )
 
         return self._rows(entrant.label, self._play(program, states, entrant.label, say))

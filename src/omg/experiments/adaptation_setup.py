@@ -11,7 +11,7 @@ import numpy as np
 
 from omg.config import Config, adjust, change_config
 from omg.config.overrides import nested
-from omg.controllers import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError, unknown_name

@@ -33,7 +33,7 @@ from omg.evaluation import (
 from omg.evaluation.statistics import score_interval
 from omg.experiments.evaluation import Arena, Contestants
 from omg.learners.subgoal_measures import comparable, tolerance_of
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
 
 _PARTS = 5

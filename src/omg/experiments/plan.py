@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from omg.config import Config, resolve
+from omg.config import config_fields, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments, merge, nested
 from omg.config.values import describe_type, read_yaml
@@ -340,7 +340,7 @@ def _check_keys(values: Any, where: str, section: type[Section]) -> None:
     for key in values:
         if key in owned:
             raise UserError(f"{where}.{key}: cannot be set in a pipeline ({owned[key]}).")
-    _known(values, f"{where}.", [*section.model_fields, *(key for key in Config.model_fields if key not in owned)])
+    _known(values, f"{where}.", [*section.model_fields, *(key for key in config_fields() if key not in owned)])
 
 
 def _known(values: Mapping[str, Any], prefix: str, allowed: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omg.config import SUBGOAL_LEARNERS, Config, adjust, algorithm_names, resolve
+from omg.config import Config, adjust, algorithm_names, config_fields, resolve
 from omg.config.teams import looks_like_team
 from omg.controllers.scripted import build_scripted, scripted_names
 from omg.envs import Env, make_env
@@ -63,12 +63,12 @@ class CheckedPlan:
         """Whether an agent's training depends on the prior of the pool."""
         config = self.agents[label]
         seated = not self.plan.in_self_play(label)
-        return self.plan.prior is not None and seated and config.learner in SUBGOAL_LEARNERS and not config.prior_path
+        return self.plan.prior is not None and seated and config.learner_part.infers_subgoals and not config.prior_path
 
     @property
     def with_models(self) -> tuple[str, ...]:
         """Labels of the agents with an opponent model, of which diagnostics tell something."""
-        return tuple(label for label, config in self.agents.items() if config.am_model != "none_am")
+        return tuple(label for label, config in self.agents.items() if not config.model_part.absent)
 
     @property
     def self_play(self) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ def _check_views(configs: dict[str, Config]) -> None:
 
 def _check_self_play(plan: Plan, agents: dict[str, Config]) -> None:
     for label, config in agents.items():
-        waits = config.learner in SUBGOAL_LEARNERS and config.prior_path is None
+        waits = config.learner_part.infers_subgoals and config.prior_path is None
         if plan.in_self_play(label) and plan.prior is not None and waits:
             raise UserError(
                 f"agents.{label}.self_play: got True, but the section prior is about the pool's players, whom an agent "
@@ -245,9 +245,9 @@ def _check_self_play(plan: Plan, agents: dict[str, Config]) -> None:
 def _check_subgoals(plan: Plan, agents: dict[str, Config]) -> None:
     if plan.prior is None:
         return
-    width = plan.prior.settings.get("subgoal_dim", Config.model_fields["subgoal_dim"].default)
+    width = plan.prior.settings.get("subgoal_dim", config_fields()["subgoal_dim"].default)
     for label, config in agents.items():
-        if config.learner in SUBGOAL_LEARNERS and config.prior_path is None and config.subgoal_dim != width:
+        if config.learner_part.infers_subgoals and config.prior_path is None and config.subgoal_dim != width:
             raise UserError(
                 f"agents.{label}.subgoal_dim: got {config.subgoal_dim}, but the prior has {width}; set "
                 f"prior.subgoal_dim and train.subgoal_dim to the same."

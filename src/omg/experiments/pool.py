@@ -20,7 +20,7 @@ from omg.components.files import new_folder
 from omg.config import Config, adjust, algorithm_names, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
-from omg.controllers import Policy
+from omg.controllers.base import Policy
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env, make_env
 from omg.errors import UserError, abridged, unknown_name

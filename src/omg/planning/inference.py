@@ -20,7 +20,7 @@ from jax import Array
 
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
-from omg.modules.opponent_models import ModelSizes
+from omg.modules.opponent_models.base import ModelSizes
 from omg.modules.planning import CoPlayersNetwork
 from omg.planning.beliefs import Beliefs, BeliefSettings, begin, follow, learn_prior, new_prior, sample_goals
 from omg.planning.goals import Hindsight, hindsight, make_goals

@@ -18,7 +18,8 @@ from jax import Array
 from omg.components.selectors import legal_softmax, random_legal, softmax
 from omg.envs.grid import GridGame
 from omg.envs.grid.view import one_hot
-from omg.modules.opponent_models import ModelSizes, SubgoalModel
+from omg.modules.opponent_models.base import ModelSizes
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.modules.planning import (
     CoPlayersNetwork,
     PlanningSizes,

@@ -23,7 +23,7 @@ from jax import Array
 
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
-from omg.modules.opponent_models import ModelInputs
+from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.subgoal import EMBEDDING, SubgoalMemory
 from omg.modules.planning import CoPlayersNetwork, each
 from omg.planning.inference import ActionInference, InferenceSettings, Inferred, Moment, where_game

@@ -15,7 +15,8 @@ from jax import Array
 
 from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, given_path, whole_folder
 from omg.config import Config, change_config, parse_config
-from omg.controllers import Policy, build_mac
+from omg.controllers import build_mac
+from omg.controllers.base import Policy
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
 from omg.errors import UserError
 from omg.names import inside
@@ -112,7 +113,7 @@ class Agent:
         Raises:
             UserError: the agent is one of them.
         """
-        if self.config.omg_q_input == "oracle" or self.config.am_model == "identity_am":
+        if self.config.omg_q_input == "oracle" or self.config.model_part.told_players:
             raise UserError(
                 f"{self.card.algorithm}: this agent is told what no player can know (omg_q_input="
                 f"{self.config.omg_q_input}, am_model={self.config.am_model}); it can only be played in a team."

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from omg.components.files import checksum, new_folder, whole_folder
-from omg.controllers.scripted import ScriptedPlayer, build_scripted, check_script
+from omg.controllers.scripted import build_scripted, check_script
+from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs import Env, EnvSpec, make_stored_env
 from omg.errors import UserError, unknown_name
 from omg.names import check_links, file_name, inside

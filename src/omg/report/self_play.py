@@ -13,7 +13,7 @@ from typing import Any
 from omg.evaluation import compare, per_team, summarise
 from omg.evaluation.adaptation import courses
 from omg.report.words import FIRST_EPISODES, SELF_PLAY, agent_name, metric_words
-from omg.runners import OWN_RETURN
+from omg.runners.vector import OWN_RETURN
 
 Row = Mapping[str, Any]
 

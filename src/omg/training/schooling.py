@@ -17,7 +17,7 @@ import numpy as np
 
 from omg.components.files import fill_leaves, name_leaves
 from omg.errors import UserError
-from omg.learners import Learner
+from omg.learners.base import Learner
 from omg.pools import Agent
 
 _PLAYER, _TARGET, _OPTIMISER = "mac", "target_mac", "opt_state"

@@ -4,8 +4,9 @@ A new algorithm is a file in `algs/` and a new game one in `envs/`; its first co
 is a field with a help text in the section of the part that reads it.
 """
 
+from omg.config.algorithms import algorithm_names
 from omg.config.checks import adjust, check_stored, playable_games, update_rhythm
-from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
+from omg.config.layers import Resolved, env_config_names, member_config, resolve, team_parts
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, config_fields, parse_config
 from omg.config.teams import POOL, TeamPart, parse_team
@@ -29,6 +30,7 @@ __all__ = [
     "playable_games",
     "read_yaml",
     "resolve",
+    "team_parts",
     "translate",
     "update_rhythm",
     "write_yaml",

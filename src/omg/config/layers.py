@@ -8,15 +8,23 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from omg.config.algorithms import (
+    algorithm_at,
+    algorithm_file,
+    algorithm_names,
+    is_path,
+    own_algorithms,
+)
 from omg.config.old_word_table import OLD_CONFIG_NAMES
 from omg.config.old_words import translate_old_words
 from omg.config.overrides import assignments, merge, nested
-from omg.config.schema import Config, parse_config
+from omg.config.schema import Config, change_config, parse_config
 from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
 from omg.config.values import read_yaml
 from omg.envs import ENVS, EnvSpec, make_env
 from omg.errors import UserError, unknown_name
 from omg.registry import ControllerTraits
+from omg.registry.plugins import offers
 from omg.registry.table import names_with
 
 COMMAND_LINE = "command line"
@@ -54,7 +62,8 @@ def resolve(
     """Merges the layers and validates the result.
 
     Args:
-        config_name: an algorithm (`qmix`) or a team (`4iql4qmix`); None for the bare defaults.
+        config_name: an algorithm (`qmix`), the path of an algorithm's file (`path/my.yaml`) or a team (`4iql4qmix`);
+            None for the bare defaults.
         env_config: a file of `config/envs` or a registered game without one; None for the game that `overrides` name
             with `env`, or else the default game.
         overrides: `dotted.key=value` words, or a mapping of dotted keys to Python values.
@@ -65,6 +74,8 @@ def resolve(
         UserError: names the first thing that cannot be used and what is allowed.
     """
     name_notes: list[str] = []
+    if config_name is not None and is_path(config_name):
+        config_name = algorithm_at(config_name)
     config_name = _current_name(config_name, name_notes)
     env_config = _current_name(env_config, name_notes)
     translation = translate_old_words(assignments(overrides))
@@ -97,11 +108,6 @@ def _resolve(
     if config_name is not None and looks_like_team(config_name):
         return _resolve_team(config_name, common, command_line, open_games)
     return _resolve_single(config_name, common, command_line, open_games)
-
-
-def algorithm_names() -> list[str]:
-    """The names `--config` accepts."""
-    return _yaml_names("algs")
 
 
 def env_config_names() -> list[str]:
@@ -148,7 +154,7 @@ def _resolve_single(
 def _resolve_team(
     name: str, common: Sequence[Layer], command_line: Mapping[str, Any], open_games: OpenGames
 ) -> Resolved:
-    parts = parse_team(name, algorithm_names())
+    parts = team_parts(name)
     members = {
         part.algorithm: _merge_layers(
             [*common, *_algorithm_layers(part.algorithm), (COMMAND_LINE, command_line)]
@@ -176,16 +182,29 @@ def _resolve_team(
     return Resolved(governing.config, governing.sources, tuple(parts), members)
 
 
+def team_parts(name: str, main: str | None = None) -> list[TeamPart]:
+    """The parts of a team name; what is installed is looked at only if a name in it is none of ours.
+
+    Args:
+        name: of the team.
+        main: the algorithm that learns, where that is known. Its settings are complete in a stored configuration, so
+            its file need not be there any more.
+    """
+    ours = {*own_algorithms(), *([] if main is None else [main])}
+    try:
+        return parse_team(name, ours)
+    except UserError:
+        return parse_team(name, {*ours, *algorithm_names()})
+
+
 def member_config(config: Config, algorithm: str) -> Config:
     """The configuration of another algorithm of a team: that of the learning one, with the other's own settings."""
     if algorithm == config.train_alg:
         return config
-    if config.train_alg not in algorithm_names():
-        raise unknown_name("algorithm (train_alg)", str(config.train_alg), algorithm_names())
-    values = config.model_dump()
-    own = _read(f"algs/{config.train_alg}.yaml")
-    values |= {key: _read("default.yaml")[key] for key in own} | dict(_read(f"algs/{algorithm}.yaml"))
-    return parse_config({**values, "name": algorithm, "team": None, "multi_algs": False, "train_alg": None})
+    own = algorithm_file(str(config.train_alg), "algorithm (train_alg)").values
+    values = {key: _read("default.yaml")[key] for key in own if key in _read("default.yaml")}
+    values |= {**algorithm_file(algorithm).values, "name": algorithm}
+    return change_config(config, **{**values, "team": None, "multi_algs": False, "train_alg": None})
 
 
 def _team_controller() -> str:
@@ -208,19 +227,21 @@ def _build_game(config: Config) -> EnvSpec:
 
 
 def _env_layer(env_config: str) -> Layer:
-    if env_config not in env_config_names():
-        raise unknown_name("environment configuration (--env-config)", env_config, env_config_names())
     if env_config in _yaml_names("envs"):
         return f"envs/{env_config}.yaml", _read(f"envs/{env_config}.yaml")
-    return "--env-config", {"env": env_config}
+    if env_config in ENVS:
+        return "--env-config", {"env": env_config}
+    if env_config in offers("env"):
+        raise ENVS.refusal(env_config)
+    kind = "environment configuration (--env-config)"
+    raise unknown_name(kind, env_config, env_config_names(), ENVS.packages())
 
 
 def _algorithm_layers(algorithm: str | None) -> list[Layer]:
     if algorithm is None:
         return []
-    if algorithm not in algorithm_names():
-        raise unknown_name("algorithm (--config)", algorithm, algorithm_names())
-    return [(f"algs/{algorithm}.yaml", _read(f"algs/{algorithm}.yaml")), ("config name", {"name": algorithm})]
+    file = algorithm_file(algorithm)
+    return [(file.source, file.values), ("config name", {"name": algorithm})]
 
 
 @cache

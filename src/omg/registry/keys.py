@@ -50,10 +50,11 @@ class Words:
         """The words of the field `key`."""
         return self._words or registry(key)
 
-    def check(self, key: str, value: object, also: Collection[str] = ()) -> None:
+    def check(self, key: str, value: object, also: tuple[str, ...] = ()) -> None:
         """Raises `UserError` unless `value` is one of the words; `also` are further ones for the message."""
-        if not isinstance(value, str) or value not in self.of(key):
-            raise unknown_name(key, str(value), (*self.of(key), *also))
+        if isinstance(value, str) and value in self.of(key):
+            return
+        raise unknown_name(key, str(value), (*self._words, *also)) if self._words else registry(key).refusal(value, also)
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Checks before the type is: for one word, for one or None, for a list of them."""

@@ -9,10 +9,10 @@ from jax import Array
 from omg.components import loss_mask
 from omg.controllers import BasicMAC
 from omg.learners.subgoal_measures import probe_accuracy
-from omg.training.measures import TestedEpisodes
+from omg.training.measures import ExaminedEpisodes
 
 
-def belief_probe(tested: TestedEpisodes) -> dict[str, Array]:
+def belief_probe(tested: ExaminedEpisodes) -> dict[str, Array]:
     """A linear classifier of the pool member that has most of the other seats, at every played step.
 
     Metrics: `belief_probe`, its accuracy from the model's features; `belief_probe_view`, from what the seat sees;

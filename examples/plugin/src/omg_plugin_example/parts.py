@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omg.envs.base import EnvTraits
 from omg.modules.opponent_models.keys import FeatureKeys, ModelRateKeys, ModelWidthKeys
-from omg.registry import Entry, MeasureTraits, MixerTraits, ModelTraits, ScriptTraits, TrackerTraits
+from omg.registry import Entry, MixerTraits, ModelTraits, ScriptTraits, TrackerTraits, Traits
 from omg_plugin_example.keys import MelibaKeys
 
 MELIBA = Entry(
@@ -21,6 +21,6 @@ MEETING = Entry(
 STUBBORN = Entry("omg_plugin_example.players:stubborn", ScriptTraits(envs=("meeting",)), "goes to its favourite")
 YIELDING = Entry("omg_plugin_example.players:yielding", ScriptTraits(envs=("meeting",)), "goes where the other went")
 BELIEF_PROBE = Entry(
-    "omg_plugin_example.measures:belief_probe", MeasureTraits(), "can one read off the features who the other is?"
+    "omg_plugin_example.measures:belief_probe", Traits(), "can one read off the features who the other is?"
 )
 JSONL = Entry("omg_plugin_example.tracker:KIND", TrackerTraits(), "every metric as a line of JSON")

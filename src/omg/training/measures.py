@@ -1,0 +1,38 @@
+"""Measures that other packages take of test episodes, by the key `measure`. Those of ours belong to their learners.
+
+A measure is a function `ExaminedEpisodes -> name -> value` of JAX's, compiled with the test and taken for every seed. Its
+metrics stand beside those of the test, as `test_NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jax import Array
+
+from omg.components import EpisodeBatch
+from omg.envs import EnvSpec
+from omg.registry import Registry, Traits
+from omg.types import PyTree
+
+
+class ExaminedEpisodes(NamedTuple):
+    """What a measure is given: episodes that were never trained on. B episodes, m seats of the player."""
+
+    batch: EpisodeBatch
+    """With everything in them."""
+    player: PyTree
+    """Who played them, as it is tested and saved; see `omg.controllers`."""
+    seats: Array | None
+    """[B, m], where it sat; None: in all seats."""
+    partners: int
+    """Number of different players in the other seats; `batch.players` says who they are."""
+    spec: EnvSpec
+
+
+Measure = Callable[[ExaminedEpisodes], dict[str, Array]]
+"""Returns float32 scalars, the same names at every call."""
+
+MEASURES: Registry[Measure, Traits] = Registry("measure", {})
+"""Word of the key `measure` -> what it means."""

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 from omg.cli import main
 from omg.cli.adapt import read_agents
@@ -20,10 +21,11 @@ from omg.evaluation.adaptation import adaptation_curve, adaptation_summary, cour
 from omg.experiments import adaptation
 from omg.experiments.adaptation import Adaptation, Meeting, Rules, adapt
 from omg.experiments.adaptation_setup import Entrant, adaptation_config, gather_teams, load_entrant
-from omg.experiments.adaptation_stage import AdaptationStage
+from omg.experiments.ledger import Ledger
+from omg.experiments.pipeline import plan_parts
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.plan_check import check_plan
-from omg.experiments.stages import Part
+from omg.experiments.stages import Workplace
 from omg.learners import build_learner
 from omg.pools import Agent, AgentCard
 from omg.report.adaptation import adaptation_table, plot_adaptation, scale_words
@@ -382,10 +384,8 @@ def test_a_plan_says_who_adapts(tmp_path: Path) -> None:
 def test_only_what_a_key_is_about_is_done_again_in_a_pipeline(tmp_path: Path) -> None:
     def prints(*words: str) -> dict[str, str]:
         checked = check_plan(read_plan("stag_hunt_quick", words), tmp_path)
-        assert checked.plan.adaptation is not None
-        nothing = Part("pool", "", {}, (), lambda: None)
-        stage = AdaptationStage(checked, checked.plan.adaptation)
-        return {part.name: part.fingerprint for part in stage.parts(nothing, dict.fromkeys(checked.agents, nothing))}
+        place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1)
+        return {part.name: part.fingerprint for part in plan_parts(place) if part.stage == "adapt"}
 
     still = ["adaptation.variants.still.agent=hop", "adaptation.variants.still.hop_belief_between=false"]
     before = prints(*still)

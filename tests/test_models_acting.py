@@ -23,11 +23,13 @@ from played import PARTNERS, SPEC, A, B, T, U, config, drawn, episodes, fast_jit
 from tiny import GAME
 
 KEY = jax.random.key(3)
+MODELS = sorted(name for name, entry in OPPONENT_MODELS.items() if not entry.traits.absent)
 
 
 @pytest.mark.parametrize("obs_is_state", [False, True])
 @pytest.mark.parametrize(
-    ("name", "feature"), [*((name, "code") for name in sorted(OPPONENT_MODELS) if name != "none_am"), ("omg_am", "view")]
+    ("name", "feature"),
+    [*((name, "code") for name in MODELS), ("omg_am", "view")],
 )
 def test_acting_uses_the_features_that_learning_sees(name: str, feature: str, obs_is_state: bool):
     """The actions of `act`, one step at a time, are the best ones by the values unrolled with unrolled features."""

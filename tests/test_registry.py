@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from pydantic import Field
@@ -21,9 +22,10 @@ class MedianKeys(Keys):
 
 
 @pytest.fixture
-def median(request: pytest.FixtureRequest) -> None:
+def median() -> Iterator[None]:
     MIXERS.add("median", Entry(lambda sizes, key: None, MixerTraits(sections=(MedianKeys,)), "the median"))
-    request.addfinalizer(lambda: MIXERS.remove("median"))
+    yield
+    MIXERS.remove("median")
 
 
 def test_entries_load_what_they_name():

@@ -1,4 +1,4 @@
-"""Writes `src/omg/config/default.yaml` anew from the sections of the configuration: `python tools/write_defaults.py`."""
+"""Writes `src/omg/config/default.yaml` anew from the sections of the configuration."""
 
 from __future__ import annotations
 

@@ -8,13 +8,12 @@ import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omg.components.files import write_json, write_text
 from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.experiments.inference import offset_rows
-from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
 from omg.names import cell, file_name
 from omg.report.adaptation import plot_adaptation
@@ -24,6 +23,9 @@ from omg.report.page import ReportInput, by_metric, report_input, write_markdown
 from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
+
+if TYPE_CHECKING:
+    from omg.experiments.plan_check import CheckedPlan
 
 Row = dict[str, Any]
 

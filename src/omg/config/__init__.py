@@ -4,7 +4,7 @@ A new algorithm is a file in `algs/` and a new game one in `envs/`; its first co
 is a field with a help text in the section of the part that reads it.
 """
 
-from omg.config.algorithms import algorithm_names
+from omg.config.algorithms import algorithm_names, known_algorithm
 from omg.config.checks import adjust, check_stored, playable_games, update_rhythm
 from omg.config.layers import Resolved, env_config_names, member_config, resolve, team_parts
 from omg.config.overrides import CommandLine, translate
@@ -24,6 +24,7 @@ __all__ = [
     "check_stored",
     "config_fields",
     "env_config_names",
+    "known_algorithm",
     "member_config",
     "parse_config",
     "parse_team",

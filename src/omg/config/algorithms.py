@@ -89,6 +89,17 @@ def algorithm_file(name: str, kind: str = "algorithm (--config)") -> AlgorithmFi
     raise unknown_name(kind, name, algorithm_names(), algorithm_packages())
 
 
+def known_algorithm(word: str, kind: str = "algorithm (--config)") -> str:
+    """The name of an algorithm that is named so or by the path of its file.
+
+    Raises:
+        UserError: there is none, or its file cannot be used. `kind` is what the message calls it.
+    """
+    name = algorithm_at(word) if is_path(word) else word
+    algorithm_file(name, kind)
+    return name
+
+
 def add_algorithm(name: str, path: object) -> None:
     """Makes the file at `path` the algorithm `name`, in this process.
 
@@ -137,7 +148,7 @@ def algorithm_at(path: str) -> str:
     name = file.stem
     check_name(f"--config={path}", name)
     known = _ADDED.get(name)
-    if known is not None and known.source == path:
+    if known is not None and Path(known.source).resolve() == file.resolve():
         del _ADDED[name]  # It may have changed.
     elif name == POOL or is_ours(name) or known is not None or name in offers(ALGORITHM):
         raise UserError(

@@ -25,7 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
+from omg.errors import UserError
 from omg.names import inert
+from omg.registry.plugins import REGISTERED
 from omg.runners.board import Board
 from omg.stopping import leave_signals_to_parent
 
@@ -251,7 +253,18 @@ def build_game(order: dict[str, Any]) -> HostEnv:
 
 
 def order_for(env: HostEnv, name: str, env_args: dict[str, Any], games: int) -> str:
-    """What workers must know to build their games, as JSON."""
+    """What workers must know to build their games, as JSON.
+
+    Raises:
+        UserError: the game is known to this process alone.
+    """
+    from omg.envs import ENVS
+
+    if ENVS.package(name) == REGISTERED:
+        raise UserError(
+            f"env: '{name}' was added by {REGISTERED} in this program, so worker processes do not know it. Make a "
+            f"package of it, whose entry points they find."
+        )
     order = {"path": sys.path, "env": name, "env_args": env_args, "spec": _sizes(env.spec), "games": games}
     return json.dumps(order)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -73,7 +73,7 @@ def resume(
     _print_run(api.resume(run, t_max=t_max, console=Console()))
 
 
-def _new_end(words: list[str]) -> Any:
+def _new_end(words: list[str]) -> int | str | None:
     """The only setting that a run may be resumed with."""
     from omg.config.overrides import assignments
 
@@ -174,7 +174,7 @@ def _evaluate_alone(
     from omg.tracking import Table
     from omg.training.adapting import check_adapted
 
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for run in runs:
         agents = api.load_seeds(run, which, step=step, obs_adapter=obs_adapter, say=print_lines)
         if obs_adapter == "learn":
@@ -256,7 +256,7 @@ def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> N
     from omg.report.words import group_name, metric_words
 
     words = metric_words(metric)
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for row in summarise(table, metric):
         mean = with_interval(words.value(row["mean"]), words.bare, row["low"], row["high"])
         worst = f"{words.value(row['worst_team_mean'])} ({row['worst_team']})"
@@ -264,7 +264,7 @@ def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> N
         rows.append((row["agent"], group_name(row["group"]), *scores, row["seeds"], row["teams"]))
     print_table(title, ("agent", "group", f"{words.noun} [95 %]", "IQM", "worst team", "seeds", "teams"), rows)
     first, *others = labels
-    lines: list[tuple[Any, ...]] = []
+    lines: list[tuple[object, ...]] = []
     for row in (row for label in others for row in compare(table, metric, label, [first])):
         difference = with_interval(words.signed(row["difference"]), words.signed, row["low"], row["high"])
         lines.append((row["agent"], group_name(row["group"]), difference, row["p_improvement"], row["verdict"]))

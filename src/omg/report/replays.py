@@ -19,7 +19,7 @@ import numpy as np
 from omg.components.files import new_folder, write_text
 from omg.config import Config
 from omg.envs import plays_on_host
-from omg.envs.scenes import Scene, Stage, shown_games, stage_of
+from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.report.markup import document, html_text
 from omg.training.program import Program, RunState
@@ -88,9 +88,10 @@ def check_replays(config: Config, program: Program) -> None:
 
     Games on the host have replays of their own, or refuse them when their program is built.
     """
-    if config.save_replay and not plays_on_host(config.env, config.env_args) and stage_of(program.env) is None:
+    if config.save_replay and not plays_on_host(config.env, config.env_args) and scenery_of(program.env) is None:
         raise UserError(
-            f"save_replay: got True, but there is no picture of {config.env}. Allowed with: {', '.join(shown_games())}."
+            f"save_replay: got True, but there is no picture of {config.env}. Allowed with: the built-in games, and "
+            f"others that have `scenery`."
         )
 
 
@@ -108,9 +109,9 @@ def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]
     Raises:
         UserError: the disk does not take them.
     """
-    config, stage = program.config, stage_of(program.env)
-    assert stage is not None
-    played = jax.device_get(program.replay(state, stage.show))
+    config, scenery = program.config, scenery_of(program.env)
+    assert scenery is not None
+    played = jax.device_get(program.replay(state, scenery.show))
     names: list[str] = []
     try:
         with new_folder(folder) as staging:
@@ -127,28 +128,28 @@ def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]
                 length = int(played.stats.lengths[index, number])
                 scene = Scene(*(values[index, number, : length + 1] for values in played.scenes))
                 names.append(f"seed_{seed}_game_{number + 1:02d}.html")
-                write_text(staging / names[-1], replay_page(about, stage, scene))
+                write_text(staging / names[-1], replay_page(about, scenery, scene))
     except OSError as error:
         raise UserError(f"The replays {folder} cannot be written: {error.strerror or error}.") from None
     return [folder / name for name in names]
 
 
-def replay_page(about: dict[str, Any], stage: Stage, scene: Scene) -> str:
+def replay_page(about: dict[str, Any], scenery: Scenery, scene: Scene) -> str:
     """One game as a page.
 
     Args:
         about: what is known of it.
-        stage: what does not change.
+        scenery: what does not change.
         scene: what does, arrays [T+1, N].
     """
-    field = {key: getattr(stage, key) for key in ("left", "top", "width", "height", "cells")}
-    pieces = [asdict(piece) for piece in stage.pieces]
+    field = {key: getattr(scenery, key) for key in ("left", "top", "width", "height", "cells")}
+    pieces = [asdict(piece) for piece in scenery.pieces]
     data = json.dumps({**about, "stage": field, "pieces": pieces, "frames": _frames(scene)}, separators=(",", ":"))
     title = f"{about['algorithm']} in {about['game']} {about['scenario']}, seed {about['seed']}, game {about['number']}"
     facts = ", ".join(f"{name} {value:g}" for name, value in about["facts"].items())
     # Nothing in the data may end the element that holds it.
     data = data.replace("<", "\\u003c")
-    view = f"{stage.left:g} {stage.top:g} {stage.width:g} {stage.height:g}"
+    view = f"{scenery.left:g} {scenery.top:g} {scenery.width:g} {scenery.height:g}"
     body = (
         f"<h1>{html_text(title)}</h1>\n<p>{html_text(facts)}</p>\n"
         f'<p><button id="play">Play / pause</button> <input id="bar" type="range" min="0" value="0"> '

@@ -12,8 +12,10 @@ import numpy as np
 from jax import Array
 
 from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, keep_numbers, open_moves, walk
+from omg.envs.grid.scene import Placed, board_scenery
 from omg.envs.grid.start import new_board
 from omg.envs.grid.view import marked, numbered
+from omg.envs.scenes import Scenery
 from omg.envs.snowdrift.args import SnowdriftArgs
 
 SHOVEL = 5
@@ -122,6 +124,10 @@ class Snowdrift(GridGame):
         if before is not None:
             drift = keep_numbers(drift, (before.drift, before.drift_left), pictures["drift"], fields["time"] == 0)
         return SnowdriftState(**fields, drift=drift[0], drift_left=drift[1])
+
+    def scenery(self) -> Scenery[Placed]:
+        """See `omg.envs.scenes.Shown`."""
+        return board_scenery(self, {"drift": ("#7fa8c4", 0.4)})
 
     def metrics(self, state: SnowdriftState) -> dict[str, Array]:
         """See `GridGame.metrics`."""

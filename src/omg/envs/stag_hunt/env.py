@@ -13,8 +13,10 @@ import numpy as np
 from jax import Array
 
 from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, keep_numbers, open_moves, walk
+from omg.envs.grid.scene import Placed, board_scenery
 from omg.envs.grid.start import new_board
 from omg.envs.grid.view import marked, numbered
+from omg.envs.scenes import Scenery
 from omg.envs.stag_hunt.args import StagHuntArgs
 
 HUNT_STAG, HUNT_HARE = 5, 6
@@ -153,6 +155,10 @@ class StagHunt(GridGame):
             prey = keep_numbers(prey, (before.prey, before.prey_left), anywhere, begins)
             fields["player"] = jnp.where(hunting | begins[:, None], fields["player"], before.player)
         return StagHuntState(**fields, hunting=hunting, prey=prey[0], prey_left=prey[1])
+
+    def scenery(self) -> Scenery[Placed]:
+        """See `omg.envs.scenes.Shown`."""
+        return board_scenery(self, {"stag": ("#8b5a2b", 0.4), "hare": ("#b8a68c", 0.3)})
 
     def metrics(self, state: StagHuntState) -> dict[str, Array]:
         """See `GridGame.metrics`."""

@@ -25,9 +25,7 @@ class UserError(Exception):
     """
 
 
-def unknown_name(
-    kind: str, given: str, allowed: Iterable[str], packages: Mapping[str, str] | None = None
-) -> UserError:
+def unknown_name(kind: str, given: str, allowed: Iterable[str], packages: Mapping[str, str] | None = None) -> UserError:
     """A `UserError` for a name that is not in a registry, with the nearest match suggested.
 
     Args:

@@ -68,7 +68,8 @@ def train_pool(
 
     Args:
         folder: of the pool; made if it is not there.
-        counts: set -> algorithm, or the path of its file -> number of members, e.g. `{"training": {"iql": 4}, "heldout": {"iql": 10}}`.
+        counts: set -> algorithm, or the path of its file -> number of members, e.g. `{"training": {"iql": 4},
+            "heldout": {"iql": 10}}`.
         env_config: environment configuration, e.g. `sc2`.
         overrides: settings of all runs as in `omg.config.resolve`; `seed` is the first seed of every algorithm.
         scripted: script -> set, e.g. `{"random": "heldout"}`.

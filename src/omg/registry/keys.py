@@ -54,7 +54,9 @@ class Words:
         """Raises `UserError` unless `value` is one of the words; `also` are further ones for the message."""
         if isinstance(value, str) and value in self.of(key):
             return
-        raise unknown_name(key, str(value), (*self._words, *also)) if self._words else registry(key).refusal(value, also)
+        if self._words:
+            raise unknown_name(key, str(value), (*self._words, *also))
+        raise registry(key).refusal(value, also)
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Checks before the type is: for one word, for one or None, for a list of them."""

@@ -10,6 +10,7 @@ import numpy as np
 from omg.evaluation import (
     MemberName,
 )
+from omg.evaluation.tables import MetricRow
 from omg.experiments import inference
 
 
@@ -65,7 +66,7 @@ def test_only_played_steps_are_looked_at_and_no_more_than_asked_for() -> None:
 def test_metrics_of_training_become_rows() -> None:
     names = {"omg_offset_1": 0.75, "omg_offset_2": 0.25, "omg_offset_mean": 1.25, "test_zero_score_drop": 0.5}
     metrics = [
-        {"seed": seed, "t_env": t_env, "name": name, "value": value if t_env else 9.0}
+        MetricRow(seed=seed, t_env=t_env, name=name, value=value if t_env else 9.0)
         for seed in (1, 2, 3)
         for t_env in (0, 100)
         for name, value in names.items()

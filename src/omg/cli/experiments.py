@@ -13,7 +13,7 @@ from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED, PartsOption, share_gpu
 from omg.cli.lists import TrustOption, read_words, say_old_words
 from omg.cli.progress import show_progress
-from omg.cli.tables import print_lines, print_table, with_interval
+from omg.cli.tables import print_lines, print_table
 from omg.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,27 +74,27 @@ def pipeline(
 
 def print_verdict(result: PipelineResult) -> None:
     """The outcome of a pipeline in one table per group, the answers, and where the report is."""
+    from omg.evaluation.tables import ComparisonRow
     from omg.report.self_play import self_play_table
+    from omg.report.tables import SHORTEST_SCORES, Shown, cells, table_of
     from omg.report.verdict import answers
-    from omg.report.words import agent_name, group_name, metric_words
+    from omg.report.words import agent_name, group_name
 
     times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items() if seconds)
     if result.report is not None:
-        words, names = metric_words(result.checked.metric), result.checked.plan.report.names
-        against = {(row["group"], row["baseline"]): row for row in result.comparison}
+        names = result.checked.plan.report.names
+        against = {(row.group, row.baseline): row for row in result.comparison}
         main = agent_name(result.checked.agent, names)
-        columns = ("agent", f"{words.noun} [95 %]", "worst", f"{main} minus it [95 %]", f"{main} is")
-        for group in dict.fromkeys(row["group"] for row in result.summary):
+        difference = Shown(ComparisonRow.difference, "inside")
+        for group in dict.fromkeys(row.group for row in result.summary):
+            scored = [row for row in result.summary if row.group == group]
+            head, lines = table_of(scored, SHORTEST_SCORES, names)
             rows = []
-            for row in (row for row in result.summary if row["group"] == group):
-                mean = with_interval(words.value(row["mean"]), words.bare, row["low"], row["high"])
-                compared = ("", "")
-                if (other := against.get((group, row["agent"]))) is not None:
-                    difference = words.signed(other["difference"])
-                    difference = with_interval(difference, words.signed, other["low"], other["high"])
-                    compared = (difference, _VERDICTS[other["verdict"]])
-                name = agent_name(row["agent"], names)
-                rows.append((name, mean, words.value(row["worst_team_mean"]), *compared))
+            for row, line in zip(scored, lines, strict=True):
+                other = against.get((group, row.agent))
+                compared = ("", "") if other is None else (*cells(other, difference), _VERDICTS[other.verdict])
+                rows.append((*line, *compared))
+            columns = (*head, f"{main} minus it [95 %]", f"{main} is")
             print_table(f"{result.checked.plan.name}: {group_name(group)}", columns, rows)
         if result.self_play:
             print_table("Self-play", *self_play_table(result.self_play, names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.console import Console
 from omg.cli.tables import print_table
 from omg.errors import UserError
 from omg.names import inert
+from omg.types import Tree
 
 if TYPE_CHECKING:
     from omg.config.layers import Resolved
@@ -183,7 +184,7 @@ def config(
     if not yaml:
         print_config(resolved)
         return
-    values: dict[str, Any] = resolved.config.model_dump()
+    values: Tree = resolved.config.model_dump()
     if resolved.team:
         values = {
             "team": [part._asdict() for part in resolved.team],

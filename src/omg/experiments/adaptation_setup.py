@@ -240,5 +240,5 @@ def gather_teams(
             )
         (mixed,) = make_groups(members, others + 1, [group_names(others + 1)[-1]], seed)
         names += mixed.teams
-        mates = np.concatenate([mates, mixed.mates])
+        mates = np.concatenate([mates, mixed.members])
     return build_teams(names, mates, players, seat)

@@ -14,7 +14,7 @@ Every seed of an agent is measured by itself; intervals are over seeds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +30,9 @@ from omg.evaluation import (
     stack_agents,
     subgoal_hit_ratio,
 )
+from omg.evaluation.rows import Seed
 from omg.evaluation.statistics import score_interval
+from omg.evaluation.tables import MeasureRow, MetricRow, OffsetRow
 from omg.experiments.evaluation import Arena, Contestants
 from omg.learners.subgoal_measures import comparable, tolerance_of
 from omg.modules.opponent_models.subgoal import SubgoalModel
@@ -80,7 +82,7 @@ def inference_rows(
     episodes: int = 240,
     seed: int = 0,
     steps: int = 4000,
-) -> list[dict[str, Any]]:
+) -> list[MeasureRow]:
     """Measures of agents that infer subgoals, with team-mates of one kind (the first group of the game).
 
     Args:
@@ -92,7 +94,7 @@ def inference_rows(
         steps: most steps that the probes look at.
 
     Returns:
-        Rows with the columns agent, measure, value, low, high, seeds, meaning; none for other agents.
+        One row per measure; none for other agents.
     """
     first = contestants.agents[0]
     if not infers_subgoals(first):
@@ -109,14 +111,24 @@ def inference_rows(
         "horizon": first.config.omg_horizon,
         "tolerance": tolerance_of(first.policy.opponent_model.prior),
     }
-    rows = []
-    for name, meaning in MEANINGS.items():
-        if name in found:
-            estimate = score_interval(np.asarray(found[name])[:, None], resample="seeds")
-            values = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": len(found[name])}
-            row = {"agent": contestants.label, "measure": name, **values, "meaning": meaning.format(**words)}
-            rows.append(row)
-    return rows
+    return [
+        _row(contestants.label, name, found[name], meaning.format(**words))
+        for name, meaning in MEANINGS.items()
+        if name in found
+    ]
+
+
+def _row(label: str, measure: str, by_seed: Sequence[float], meaning: str) -> MeasureRow:
+    estimate = score_interval(np.asarray(by_seed)[:, None], resample="seeds")
+    return MeasureRow(
+        agent=label,
+        measure=measure,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        seeds=len(by_seed),
+        meaning=meaning,
+    )
 
 
 def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> Played:
@@ -187,12 +199,12 @@ def _some_steps(played: Played, steps: int, seed: int) -> tuple[np.ndarray, np.n
     return game, slot
 
 
-def control_rows(label: str, metrics: Sequence[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+def control_rows(label: str, metrics: Sequence[MetricRow], metric: str) -> list[MeasureRow]:
     """What a run's own controls say: how much worse the agent is without its features, or with another game's.
 
     Args:
         label: of the agent.
-        metrics: tidy training metrics (`seed`, `t_env`, `name`, `value`).
+        metrics: of its training.
         metric: of the game, e.g. `battle_won`.
     """
     meanings = {
@@ -201,27 +213,25 @@ def control_rows(label: str, metrics: Sequence[dict[str, Any]], metric: str) -> 
     }
     rows = []
     for control, meaning in meanings.items():
-        last = {row["seed"]: row["value"] for row in metrics if row["name"] == f"test_{control}_{metric}_drop"}
+        last = {row.seed: row.value for row in metrics if row.name == f"test_{control}_{metric}_drop"}
         if last:
-            estimate = score_interval(np.asarray(list(last.values()))[:, None], resample="seeds")
-            values = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": len(last)}
-            rows.append({"agent": label, "measure": f"{control} features", **values, "meaning": meaning})
+            rows.append(_row(label, f"{control} features", list(last.values()), meaning))
     return rows
 
 
-def offset_rows(label: str, metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How many steps ahead the subgoals lay that were selected last in training: agent, offset, count (of 1000)."""
-    last: dict[tuple[int, Any], float] = {}
+def offset_rows(label: str, metrics: Sequence[MetricRow]) -> list[OffsetRow]:
+    """How many steps ahead the subgoals lay that were selected last in training."""
+    last: dict[tuple[int, Seed], float] = {}
     for row in metrics:
-        offset = str(row["name"]).removeprefix("omg_offset_")
-        if offset != row["name"] and offset.isdigit():
-            last[int(offset), row["seed"]] = float(row["value"])
+        offset = row.name.removeprefix("omg_offset_")
+        if offset != row.name and offset.isdigit():
+            last[int(offset), row.seed] = row.value
     offsets = sorted({offset for offset, _ in last})
     return [
-        {
-            "agent": label,
-            "offset": offset,
-            "count": round(1000 * float(np.mean([value for (one, _), value in last.items() if one == offset]))),
-        }
+        OffsetRow(
+            agent=label,
+            offset=offset,
+            count=round(1000 * float(np.mean([value for (one, _), value in last.items() if one == offset]))),
+        )
         for offset in offsets
     ]

@@ -7,6 +7,7 @@ what has changed together with everything that depends on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,24 +17,24 @@ from omg.components.files import write_text
 from omg.config import write_yaml
 from omg.errors import UserError, unknown_name
 from omg.evaluation.adaptation import adaptation_summary
+from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.tables import ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
 from omg.experiments.ahead import run_ahead
 from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Part
 from omg.experiments.plan import STAGES, Plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
 from omg.experiments.pool import say_on
 from omg.experiments.results import (
-    Row,
     adaptation_rows,
     comparison_rows,
     evaluation_folder,
-    read_rows,
     report_files,
     self_play_files,
-    write_rows,
 )
 from omg.experiments.stages import Earlier, Workplace
 from omg.tracking import RunFolder
 from omg.training.device import prepare
+from omg.types import Row
 
 _ORDER = list(STAGES)
 _ENTRIES = tuple(entry for stage in STAGES.values() for entry in stage.entries)
@@ -53,26 +54,26 @@ class PipelineResult:
     checked: CheckedPlan
 
     @property
-    def summary(self) -> list[Row]:
+    def summary(self) -> list[SetSummaryRow]:
         """The verdict's metric for every agent and group of the first set; nothing without groups."""
         if not self.checked.evaluated:
             return []
-        rows = read_rows(evaluation_folder(self.checked) / "summary.csv")
+        rows = read_rows(evaluation_folder(self.checked) / "summary.csv", SetSummaryRow)
         first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
-        return [row for row in rows if row["set"] == first and row["metric"] == metric]
+        return [row for row in rows if row.set == first and row.metric == metric]
 
     @property
-    def comparison(self) -> list[Row]:
+    def comparison(self) -> list[ComparisonRow]:
         """The agent in question against every baseline; without groups, in self-play and in the first episodes."""
         return comparison_rows(self.checked)
 
     @property
-    def self_play(self) -> list[Row]:
+    def self_play(self) -> list[SelfPlayRow]:
         """How agents that learned in all seats do with themselves; nothing where there are none."""
-        return read_rows(self_play_files(self.checked)[0]) if self.checked.self_play else []
+        return read_rows(self_play_files(self.checked)[0], SelfPlayRow) if self.checked.self_play else []
 
     @property
-    def adaptation(self) -> list[Row]:
+    def adaptation(self) -> Sequence[Row]:
         """How agents come to terms with new co-players; nothing where the plan does not ask for it."""
         rows = adaptation_rows(self.checked)
         return adaptation_summary(rows) if rows else []
@@ -133,8 +134,8 @@ def run_pipeline(
         seconds = ledger.seconds(parts)
         write_rows(
             checked.folder / TIMES_FILE,
-            [{"stage": stage, "seconds": round(value, 2)} for stage, value in seconds.items()],
-            ("stage", "seconds"),
+            [StageTimeRow(stage=stage, seconds=round(value, 2)) for stage, value in seconds.items()],
+            StageTimeRow.names(),
         )
         complete = ledger.is_done(parts[-1])
     page = shown / report_files(checked)[0].name if complete else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from omg.envs import plays_on_host
 from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.report.markup import document, html_text
+from omg.runners.vector import EpisodeStats
 from omg.training.program import Program, RunState
 
 REPLAYS = "replays"
@@ -83,6 +84,18 @@ draw(0);
 """
 
 
+class About(TypedDict):
+    """What is known of a game besides its frames."""
+
+    game: str
+    scenario: str
+    algorithm: str
+    seed: int
+    number: int
+    facts: dict[str, float]
+    """Return, length and metrics."""
+
+
 def check_replays(config: Config, program: Program) -> None:
     """Refuses `save_replay` where there is no picture of the game, before there is a run folder.
 
@@ -117,7 +130,7 @@ def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]
         with new_folder(folder) as staging:
             for index, number in np.ndindex(config.seeds, config.test_nepisode):
                 seed = config.seed + index
-                about: dict[str, Any] = {
+                about: About = {
                     "game": program.spec.name,
                     "scenario": program.spec.scenario,
                     "algorithm": config.train_alg or config.name,
@@ -134,7 +147,7 @@ def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]
     return [folder / name for name in names]
 
 
-def replay_page(about: dict[str, Any], scenery: Scenery, scene: Scene) -> str:
+def replay_page(about: About, scenery: Scenery, scene: Scene) -> str:
     """One game as a page.
 
     Args:
@@ -159,7 +172,7 @@ def replay_page(about: dict[str, Any], scenery: Scenery, scene: Scene) -> str:
     return document(title, body, _PLAYER)
 
 
-def _frames(scene: Scene) -> list[list[list[Any]]]:
+def _frames(scene: Scene) -> list[list[list[float | None]]]:
     """Pieces that are there at every moment: number, x, y, health, and the number written on it or None."""
     frames = []
     for x, y, there, health, number in zip(*(np.asarray(values) for values in scene), strict=True):
@@ -178,6 +191,6 @@ def _frames(scene: Scene) -> list[list[list[Any]]]:
     return frames
 
 
-def _facts(stats: Any, index: int, number: int) -> dict[str, float]:
+def _facts(stats: EpisodeStats, index: int, number: int) -> dict[str, float]:
     facts = {"return": float(stats.returns[index, number]), "steps": float(stats.lengths[index, number])}
     return facts | {name: float(values[index, number]) for name, values in stats.metrics.items()}

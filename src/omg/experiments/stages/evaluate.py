@@ -12,21 +12,17 @@ from pydantic import Field
 from omg.config import Config
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
+from omg.evaluation.rows import R, read_rows, write_rows
+from omg.evaluation.tables import CrossPlayRow, MeasureRow, SelfPlayRow, SelfPlayScoreRow, SetScoreRow
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.ledger import Part
 from omg.experiments.results import (
-    CROSS_PLAY_COLUMNS,
-    DIAGNOSTIC_COLUMNS,
-    SCORE_COLUMNS,
-    Row,
     evaluation_folder,
     finished_run,
-    read_rows,
     run_metrics,
     self_play_files,
     table_files,
-    write_rows,
     write_tables,
 )
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
@@ -34,7 +30,7 @@ from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage
 from omg.pools import Pool
 from omg.pools.members import SetName
-from omg.report.self_play import COLUMNS, self_play_rows, self_play_summary
+from omg.report.self_play import self_play_rows, self_play_summary
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
@@ -151,6 +147,9 @@ class EvaluateStage(Stage):
     def _table(self, name: str) -> Path:
         return evaluation_folder(self.checked) / "parts" / f"{name}.csv"
 
+    def _rows(self, names: Iterable[str], kind: type[R]) -> list[R]:
+        return [row for name in names for row in read_rows(self._table(name), kind)]
+
     # ------------------------------------------------------------------------------------------- how a part is done
 
     @cached_property
@@ -172,25 +171,25 @@ class EvaluateStage(Stage):
         section = self.plan.evaluation
         games = (section.groups, section.episodes, section.seed)
         contestants = None if label in section.scripted else self._contestants(label)
-        rows: list[Row] = []
+        rows: list[SetScoreRow] = []
         for name in section.sets:
             if contestants is None:
                 found = self.arena.scripted_scores(label, self.checked.first_config, name, *games)
             else:
                 found = self.arena.scores(contestants, name, *games)
-            rows += [{"set": name, **row} for row in found]
-        write_rows(file, rows, SCORE_COLUMNS)
+            rows += [SetScoreRow.extended(row, set=name) for row in found]
+        write_rows(file, rows, SetScoreRow.names())
 
     def write_cross_play(self, file: Path) -> None:
         """Plays the members of the first set with each other."""
         section = self.plan.evaluation
         rows = cross_play_arena(self.arena, section.sets[0], section.crossplay_episodes, section.seed)
-        write_rows(file, rows, CROSS_PLAY_COLUMNS)
+        write_rows(file, rows, CrossPlayRow.names())
 
     def write_diagnostics(self, label: str, file: Path) -> None:
         """Measures what one agent's opponent model knows."""
         section = self.plan.evaluation
-        rows: list[Row] = []
+        rows: list[MeasureRow] = []
         if section.inference_episodes:
             rows += inference_rows(
                 self._contestants(label),
@@ -200,25 +199,25 @@ class EvaluateStage(Stage):
                 seed=section.seed,
             )
         rows += control_rows(label, run_metrics(self.checked, label), self.checked.metric)
-        write_rows(file, rows, DIAGNOSTIC_COLUMNS)
+        write_rows(file, rows, MeasureRow.names())
 
     def write_tables(self) -> None:
         """Makes the tables of the evaluation from those of its parts."""
         played = self.plan.evaluation.crossplay_episodes > 0
         write_tables(
             self.checked,
-            [row for label in self.checked.evaluated for row in read_rows(self._table(f"scores-{label}"))],
-            read_rows(self._table("crossplay")) if played else [],
-            [row for label in self.checked.with_models for row in read_rows(self._table(f"diagnostics-{label}"))],
+            self._rows([f"scores-{label}" for label in self.checked.evaluated], SetScoreRow),
+            self._rows(["crossplay"] if played else [], CrossPlayRow),
+            self._rows([f"diagnostics-{label}" for label in self.checked.with_models], MeasureRow),
         )
 
     def write_self_play(self) -> None:
         """Tables what the last test of each seed found, of the agents that learn in all seats."""
-        rows: list[Row] = []
+        rows: list[SelfPlayScoreRow] = []
         for label in self.checked.self_play:
             run = finished_run(self.checked.runs(label))
             metric = self.checked.env.spec.success_metric
             rows += self_play_rows(label, run.metrics(), metric, run.config().test_nepisode)
         summary, seeds = self_play_files(self.checked)
-        write_rows(seeds, rows, (*SCORE_COLUMNS[1:], "steps"))
-        write_rows(summary, self_play_summary(rows), COLUMNS)
+        write_rows(seeds, rows, SelfPlayScoreRow.names())
+        write_rows(summary, self_play_summary(rows), SelfPlayRow.names())

@@ -1,7 +1,7 @@
 """Measures that other packages take of test episodes, by the key `measure`. Those of ours belong to their learners.
 
-A measure is a function `ExaminedEpisodes -> {name: value}`, compiled with the test, taken for every seed. Its metrics stand
-beside those of the test, as `test_NAME`.
+A measure is a function `ExaminedEpisodes -> {name: value}`, compiled with the test and taken for every seed. Its
+metrics stand beside those of the test, as `test_NAME`.
 """
 
 from __future__ import annotations

@@ -105,14 +105,14 @@ def test_updates_lower_both_losses(model: str):
 def test_the_q_loss_never_trains_the_model(model: str):
     learner, _ = compiled(model)
     state, batch = drawn_state(learner), learner.keep(data(learner))
-    columns = state.mac.columns(batch, learner.main_seats(batch))
+    (share,) = learner.shares(state.mac.reading, batch)
 
     @fast_jit
     def slope(model: Any) -> tuple[Array, Any]:
         def loss(model: Any) -> Array:
-            features = model.features(model.unroll(columns.model_inputs()), KEY)
+            features = model.features(model.unroll(share.views.model_inputs()), KEY)
             agents = (state.mac.agent, None), (state.target_mac.agent, None)
-            return learner._loss(*agents, state.mac, batch, columns, features)[0]
+            return learner._loss(*agents, state.mac, share, features)[0]
 
         return jax.value_and_grad(loss)(model)
 

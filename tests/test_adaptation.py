@@ -31,8 +31,8 @@ from omg.pools import Agent, AgentCard
 from omg.report.adaptation import adaptation_table, plot_adaptation, scale_words
 from omg.training.checkpoint import newest_learner, save_checkpoint
 from omg.training.encounters import EncounterProgram, build_teams
-from omg.training.program import RunState
 from omg.training.schooling import Schooling, fit, of_seat
+from omg.training.state import RunState
 from plans import PLAN
 from refusing import refusal
 from tiny import tiny_agent

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -68,10 +67,9 @@ from omg.registry import (
     SelectorTraits,
     Traits,
 )
+from omg.registry.keys import KeysT
 from omg.registry.table import traits
 from omg.runners.keys import FailureKeys, WorkerKeys
-
-KeysT = TypeVar("KeysT", bound=Keys)
 
 GENERAL: tuple[type[Keys], ...] = (RunKeys, PartsKeys, PlayKeys, DataKeys, EnvKeys, TeamKeys, StartKeys)
 """Sections that every run has."""
@@ -209,6 +207,11 @@ class Config(
             raise UserError(f"{kind.__name__}: the configuration has no such section; register the part that reads it.")
         return self
 
+    def own_sections(self, part: Traits) -> tuple[Keys, ...]:
+        """The settings of a part that only its own package knows, each section by itself."""
+        sections = [section for section in part.sections if not issubclass(Config, section)]
+        return tuple(section(**{key: getattr(self, key) for key in section.model_fields}) for section in sections)
+
 
 def config_class(values: Mapping[str, object]) -> type[Config]:
     """`Config`, with the sections of the parts of other packages that `values` choose.
@@ -230,12 +233,6 @@ def sections_of(config: Config) -> tuple[type[Keys], ...]:
     """The sections of a configuration, those of parts of other packages last."""
     further = [base for base in type(config).__bases__ if base is not Config and base not in Config.__bases__]
     return (*SECTIONS, *(base for base in further if issubclass(base, Keys)))
-
-
-def own_sections(config: Config, part: Traits) -> tuple[Keys, ...]:
-    """The settings of a part that only its own package knows, each section by itself."""
-    sections = [section for section in part.sections if not issubclass(Config, section)]
-    return tuple(section(**{key: getattr(config, key) for key in section.model_fields}) for section in sections)
 
 
 _LONGEST_KEY = 100

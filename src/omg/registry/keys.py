@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic.fields import FieldInfo
@@ -23,6 +23,17 @@ class Keys(BaseModel):
     """What all sections share: unknown keys are refused, types are not guessed, values do not change later."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+KeysT = TypeVar("KeysT", bound=Keys)
+
+
+def section_in(sections: tuple[Keys, ...], kind: type[KeysT]) -> KeysT:
+    """The section of one kind, of those that a part is built with."""
+    found = next((section for section in sections if isinstance(section, kind)), None)
+    if found is None:
+        raise ValueError(f"{kind.__name__} is no section of this part; its traits have to list it")
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ metrics stand beside those of the test, as `test_NAME`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.envs import EnvSpec
+from omg.errors import UserError
 from omg.registry import Registry, Traits
 from omg.types import PyTree
 
@@ -33,6 +34,24 @@ class ExaminedEpisodes(NamedTuple):
 
 Measure = Callable[[ExaminedEpisodes], dict[str, Array]]
 """Returns float32 scalars, the same names at every call."""
+
+Measures = Mapping[str, Measure]
+
+
+def take_measures(measures: Measures, examined: ExaminedEpisodes) -> dict[str, Array]:
+    """What all measures say.
+
+    Raises:
+        UserError: two of them have a metric of the same name.
+    """
+    found: dict[str, Array] = {}
+    for name, measure in measures.items():
+        metrics = measure(examined)
+        if twice := sorted(found.keys() & metrics.keys()):
+            raise UserError(f"measure: '{name}' has the metric {twice[0]}, and so has another one of {list(measures)}.")
+        found |= metrics
+    return found
+
 
 MEASURES: Registry[Measure, Traits] = Registry("measure", {})
 """Word of the key `measure` -> what it means."""

@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 
 from omg.config import read_yaml
-from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.tables import SelfPlayRow
+from omg.experiments.adaptation.drawing import plot_adaptation
+from omg.experiments.adaptation.scores import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
 from omg.experiments.runs import is_over, known_runs
-from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style
 from omg.report.self_play import self_play_rows, self_play_summary

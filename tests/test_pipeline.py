@@ -361,8 +361,7 @@ def test_a_new_title_makes_a_new_report_and_nothing_else(finished: PipelineResul
 def test_the_demo_is_the_preset_quick(
     fake: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("summary", "comparison"):
-        monkeypatch.setattr(PipelineResult, name, [])
+    monkeypatch.setattr(PipelineResult, "shown", [])
     assert main(["demo", "--output", str(tmp_path / "out"), "--quiet"]) == 0
     assert f"Report: {tmp_path / 'out' / 'report.html'}" in capsys.readouterr().out
     assert read_plan(tmp_path / "out") == read_plan(demo.PRESET)

@@ -16,6 +16,7 @@ from hunted import GAME
 from omg.cli.experiments import print_verdict
 from omg.evaluation.statistics import score_interval
 from omg.experiments.adaptation import Meeting
+from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import Plan, parse_plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
@@ -188,7 +189,7 @@ def test_without_an_evaluation_the_verdict_is_about_self_play_and_first_episodes
         for mate in range(3)
         for episode in (1, 2)
     ]
-    report = report_input("t", [], "score", "b", ["a", "c"], self_play=rows, adaptation=episodes)
+    report = report_input("t", [], "score", "b", ["a", "c"], self_play=rows, adaptation=adaptation_chapter(episodes))
     assert [(row["baseline"], row["group"], row["verdict"]) for row in report.comparison] == [
         ("a", "self_play", "better"),
         ("a", "first_episodes", "no difference shown"),

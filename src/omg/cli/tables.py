@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.text import Text
 
 from omg.names import inert
 from omg.types import Row
+
+if TYPE_CHECKING:
+    from omg.report.terminal import Screen
 
 _ENDLESS = 100_000
 """Columns of an output that no terminal shows."""
@@ -48,6 +51,15 @@ def print_rows(title: str, rows: Iterable[Row]) -> None:
     rows = list(rows)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     print_table(title, columns, [[row.get(column, "") for column in columns] for row in rows])
+
+
+def print_screen(items: Screen) -> None:
+    """Prints tables and lines."""
+    for item in items:
+        if isinstance(item, str):
+            print_lines(item)
+        else:
+            print_table(*item)
 
 
 def print_lines(*lines: object) -> None:

@@ -107,5 +107,6 @@ def _composed(base: type[Keys], added: tuple[type[Keys], ...]) -> type[Keys]:
         for key in section.model_fields:
             if known.setdefault(key, section) is not section:
                 raise UserError(f"{key}: the section {section.__name__} has a key that {known[key].__name__} has, too.")
-    bases: tuple[type[Keys], ...] = (base, *added)
+    # Fields are collected from the last base to the first: ours come first.
+    bases: tuple[type[Keys], ...] = (*reversed(added), base)
     return create_model(base.__name__, __base__=bases)

@@ -231,8 +231,8 @@ def config_fields() -> Mapping[str, FieldInfo]:
 
 def sections_of(config: Config) -> tuple[type[Keys], ...]:
     """The sections of a configuration, those of parts of other packages last."""
-    further = [base for base in type(config).__bases__ if base is not Config and base not in Config.__bases__]
-    return (*SECTIONS, *(base for base in further if issubclass(base, Keys)))
+    bases = () if type(config) is Config else type(config).__bases__
+    return (*SECTIONS, *(base for base in reversed(bases) if not issubclass(base, Config)))
 
 
 _LONGEST_KEY = 100

@@ -216,6 +216,48 @@ class ToyRow(TableRow):
     value: Field[float] = real("value", "what it was")
 
 
+class EpisodeRow(TableRow):
+    """What an agent earned in one of its first episodes with somebody new."""
+
+    agent: Field[str] = text("agent", "label; `random` and `best_response` mark the ends of the scale", form="agent")
+    seed: Field[int] = whole("seed", "repetition", form="text")
+    co_player: Field[str] = text("co-player", "who has all other seats, or a team of several")
+    episode: Field[int] = whole("episode", "from 1")
+    reward: Field[float] = real("own reward", "what the agent itself earned")
+
+
+class AdaptationRow(TableRow):
+    """How an agent does in its first episodes with one co-player, or with all of them."""
+
+    agent: Field[str] = text("agent", "label of the agent", form="agent")
+    co_player: Field[str] = text("co-player", "whom it met; `all`: the mean over everybody")
+    seeds: Field[int] = whole("seeds", "repetitions")
+    episodes: Field[int] = whole("episodes", "with each co-player")
+    mean: Field[float] = real("own reward", "over all episodes", interval=("mean_low", "mean_high"))
+    mean_low: Field[float] = real("low", f"{_LOW}, over seeds; nan below three seeds")
+    mean_high: Field[float] = real("high", f"{_HIGH}, over seeds; nan below three seeds")
+    last_quarter: Field[float] = real(
+        "last quarter", "over the last quarter of the episodes", interval=("last_quarter_low", "last_quarter_high")
+    )
+    last_quarter_low: Field[float] = real("low", f"{_LOW} of the last quarter")
+    last_quarter_high: Field[float] = real("high", f"{_HIGH} of the last quarter")
+    normalised: Field[float] = real(
+        "normalised",
+        "between a random player (0) and the scale's upper end (1); nan where that earns no more",
+        interval=("normalised_low", "normalised_high"),
+    )
+    normalised_low: Field[float] = real("low", f"{_LOW} of the normalised score")
+    normalised_high: Field[float] = real("high", f"{_HIGH} of the normalised score")
+    last_quarter_normalised: Field[float] = real(
+        "last quarter, normalised",
+        "the same over the last quarter of the episodes",
+        interval=("last_quarter_normalised_low", "last_quarter_normalised_high"),
+    )
+    last_quarter_normalised_low: Field[float] = real("low", f"{_LOW} of that")
+    last_quarter_normalised_high: Field[float] = real("high", f"{_HIGH} of that")
+    scale: Field[str] = text("scale", "what 1 is: `best response` or `best agent compared`")
+
+
 TABLES: dict[str, type[TableRow]] = {
     "metrics.csv": MetricRow,
     "speed.csv": SpeedRow,
@@ -228,5 +270,7 @@ TABLES: dict[str, type[TableRow]] = {
     "versus.csv": DuelRow,
     "diagnostics.csv": MeasureRow,
     "toy.csv": ToyRow,
+    "adaptation/adaptation.csv": EpisodeRow,
+    "adaptation/summary.csv": AdaptationRow,
 }
 """File -> what its rows are."""

@@ -7,7 +7,6 @@ what has changed together with everything that depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from rich.console import Console
 from omg.components.files import write_text
 from omg.config import write_yaml
 from omg.errors import UserError, unknown_name
-from omg.evaluation.adaptation import adaptation_summary
-from omg.evaluation.rows import read_rows, write_rows
-from omg.evaluation.tables import ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
+from omg.evaluation.rows import write_rows
+from omg.evaluation.tables import AdaptationRow, ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
+from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
 from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Part
 from omg.experiments.plan import STAGES, Plan, read_plan
@@ -27,14 +26,13 @@ from omg.experiments.pool import say_on
 from omg.experiments.results import (
     adaptation_rows,
     comparison_rows,
-    evaluation_folder,
     report_files,
-    self_play_files,
 )
 from omg.experiments.stages import Earlier, Workplace
+from omg.experiments.stages.evaluate import self_play_rows_of, summary_rows
+from omg.report.terminal import Screen
 from omg.tracking import RunFolder
 from omg.training.device import prepare
-from omg.types import Row
 
 _ORDER = list(STAGES)
 _ENTRIES = tuple(entry for stage in STAGES.values() for entry in stage.entries)
@@ -54,13 +52,14 @@ class PipelineResult:
     checked: CheckedPlan
 
     @property
+    def shown(self) -> Screen:
+        """What the stages have to show on a screen, in their order."""
+        return [item for stage in STAGES.values() for item in stage.shows(self.checked)]
+
+    @property
     def summary(self) -> list[SetSummaryRow]:
         """The verdict's metric for every agent and group of the first set; nothing without groups."""
-        if not self.checked.evaluated:
-            return []
-        rows = read_rows(evaluation_folder(self.checked) / "summary.csv", SetSummaryRow)
-        first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
-        return [row for row in rows if row.set == first and row.metric == metric]
+        return summary_rows(self.checked)
 
     @property
     def comparison(self) -> list[ComparisonRow]:
@@ -70,10 +69,10 @@ class PipelineResult:
     @property
     def self_play(self) -> list[SelfPlayRow]:
         """How agents that learned in all seats do with themselves; nothing where there are none."""
-        return read_rows(self_play_files(self.checked)[0], SelfPlayRow) if self.checked.self_play else []
+        return self_play_rows_of(self.checked)
 
     @property
-    def adaptation(self) -> Sequence[Row]:
+    def adaptation(self) -> list[AdaptationRow]:
         """How agents come to terms with new co-players; nothing where the plan does not ask for it."""
         rows = adaptation_rows(self.checked)
         return adaptation_summary(rows) if rows else []

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -29,11 +29,11 @@ from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
 from omg.names import check_links, inert
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, is_pool, load_agent, read_agent_card
-from omg.pools.index import INDEX, SETS, Measure, Member, Pool
+from omg.pools.index import INDEX, SETS, Member, Pool, Standing
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
-Overrides = Sequence[str] | Mapping[str, Any]
+Overrides = Sequence[str] | Mapping[str, object]
 Which = Literal["best", "last"]
 
 RUNS = "runs"
@@ -135,14 +135,14 @@ def copy_pool(source: Path, target: Path, *, prior: bool) -> None:
         )
 
 
-def measure(agent: Agent, episodes: int, seed: int = MEASURE_SEED) -> Measure:
+def measure(agent: Agent, episodes: int, seed: int = MEASURE_SEED) -> Standing:
     """Plays an agent greedily in all seats of its game: mean and 95 % interval of the game's success metric."""
     metric = agent.spec.success_metric
     row = next(row for row in play_team(agent, episodes, seed) if row["metric"] == metric)
-    return Measure(metric, row["mean"], row["low"], row["high"], episodes)
+    return Standing(metric, row["mean"], row["low"], row["high"], episodes)
 
 
-def changed_settings(pool: Pool, name: str) -> list[tuple[str, Any, Any]]:
+def changed_settings(pool: Pool, name: str) -> list[tuple[str, object, object]]:
     """Where a learned member's configuration differs from what its algorithm has by default in the pool's game.
 
     Returns:
@@ -267,7 +267,7 @@ def _seed(member: Member) -> int:
     return member.seed
 
 
-def _shown(sets: Any) -> str:
+def _shown(sets: Iterable[str]) -> str:
     return ", ".join(f"{name}={number}" for name, number in Counter(sets).items())
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from omg.components.files import write_json
 from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
-from omg.evaluation.rows import TableRow, read_rows, write_rows
+from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.tables import (
     TABLES,
     ComparisonRow,
     CrossPlayRow,
+    EpisodeRow,
     MeasureRow,
     MetricRow,
     ScoreRow,
@@ -23,10 +24,11 @@ from omg.evaluation.tables import (
     SetScoreRow,
     SetSummaryRow,
 )
+from omg.experiments.adaptation.drawing import adaptation_chapter
+from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.inference import offset_rows
 from omg.experiments.runs import known_runs
 from omg.names import file_name
-from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
@@ -67,9 +69,9 @@ def adaptation_files(checked: CheckedPlan) -> tuple[Path, Path]:
     return folder / "adaptation.csv", folder / "summary.csv"
 
 
-def adaptation_rows(checked: CheckedPlan) -> list[TableRow]:
+def adaptation_rows(checked: CheckedPlan) -> list[EpisodeRow]:
     """All episodes of the adaptation; none where the plan has none."""
-    return [] if checked.plan.adaptation is None else read_rows(adaptation_files(checked)[0])
+    return [] if checked.plan.adaptation is None else read_rows(adaptation_files(checked)[0], EpisodeRow)
 
 
 def self_play_seeds(checked: CheckedPlan) -> list[SelfPlayScoreRow]:
@@ -81,7 +83,8 @@ def comparison_rows(checked: CheckedPlan) -> list[ComparisonRow]:
     """The agent in question against every baseline: with teams or, without an evaluation, in what else was measured."""
     if checked.evaluated:
         return read_rows(evaluation_folder(checked) / "comparison.csv", ComparisonRow)
-    played = self_play_seeds(checked), adaptation_rows(checked)
+    adapted = adaptation_rows(checked)
+    played = self_play_seeds(checked), episode_scores(adapted) if adapted else ()
     return compare_without_teams(checked.agent, checked.baselines, *played, lower_is_better=_lower(checked))
 
 
@@ -138,7 +141,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
-        adaptation=adaptation_rows(checked),
+        adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
         machine=_machine(),
@@ -236,8 +239,8 @@ def _draw(folder: Path, report: ReportInput) -> None:
         plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
     if report.cross_play:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
-    if report.adaptation:
-        plot_adaptation(report.adaptation, folder / "adaptation.png", names=report.names)
+    if report.adaptation is not None:
+        report.adaptation.plot(folder / "adaptation.png")
     if report.offsets:
         plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 

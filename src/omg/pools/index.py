@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from omg.components.files import checksum, new_folder, whole_folder
 from omg.controllers.scripted import build_scripted, check_script
@@ -26,17 +25,18 @@ from omg.pools.bundles import WEIGHTS, read_card
 from omg.pools.members import (
     INDEX,
     SETS,
-    Measure,
     Member,
     PoolIndex,
+    Standing,
     check_game,
     check_rules,
     known_set,
     read_index,
     write_index,
 )
+from omg.types import Tree
 
-__all__ = ["INDEX", "SETS", "Measure", "Member", "Pool"]
+__all__ = ["INDEX", "SETS", "Member", "Pool", "Standing"]
 
 try:
     import fcntl
@@ -54,7 +54,7 @@ class Pool:
         self._index = index
 
     @staticmethod
-    def create(path: str | Path, env: str, env_args: dict[str, Any], spec: EnvSpec) -> Pool:
+    def create(path: str | Path, env: str, env_args: Tree, spec: EnvSpec) -> Pool:
         """Makes a new, empty pool for a game.
 
         Raises:
@@ -90,7 +90,7 @@ class Pool:
         return self._index.env
 
     @property
-    def env_args(self) -> dict[str, Any]:
+    def env_args(self) -> Tree:
         """Options of the game."""
         return dict(self._index.env_args)
 
@@ -182,7 +182,7 @@ class Pool:
             else:
                 self._check_folder(member)
 
-    def add(self, agent: str | Path, set: str, *, name: str | None = None, measured: Measure | None = None) -> Member:
+    def add(self, agent: str | Path, set: str, *, name: str | None = None, measured: Standing | None = None) -> Member:
         """Copies an agent folder (or the best agent of a run folder) into the pool.
 
         Args:
@@ -225,7 +225,7 @@ class Pool:
 
         return self._put(member, copy)
 
-    def add_scripted(self, script: str, set: str, *, measured: Measure | None = None) -> Member:
+    def add_scripted(self, script: str, set: str, *, measured: Standing | None = None) -> Member:
         """Adds a scripted player under the name of its script.
 
         Raises:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -13,6 +14,7 @@ from omg.components.headers import DamagedFileError
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
 from omg.names import file_name, inside
+from omg.types import Tree
 
 INDEX = "pool.json"
 _FORMAT = 1
@@ -23,7 +25,7 @@ _SIZES = ("n_agents", "n_actions", "obs_dim", "state_dim")
 
 
 @dataclass(frozen=True)
-class Measure:
+class Standing:
     """How good a player is in all seats of its game, in episodes that no training has seen."""
 
     metric: str
@@ -53,7 +55,7 @@ class Member:
     """None for scripted members, which fit both."""
     steps: int
     """Environment steps it was trained for."""
-    measured: Measure | None
+    measured: Standing | None
     sha256: str | None
     """Of its weights; None for scripted members."""
     card_sha256: str | None = None
@@ -65,7 +67,7 @@ class PoolIndex:
     """What is in pool.json besides the format number."""
 
     env: str
-    env_args: dict[str, Any]
+    env_args: Tree
     spec: EnvSpec
     members: tuple[Member, ...]
 
@@ -159,7 +161,7 @@ def _refuse_shared(path: Path, twin: Member, member: Member, what: str) -> None:
         )
 
 
-def check_game(what: str, given: dict[str, Any], expected: EnvSpec, expectation: str) -> None:
+def check_game(what: str, given: Mapping[str, object], expected: EnvSpec, expectation: str) -> None:
     """Refuses another game or other sizes, naming both."""
     for key in ("name", "scenario", *_SIZES):
         if given[key] != getattr(expected, key):

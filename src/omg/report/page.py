@@ -13,10 +13,9 @@ from typing import Any
 
 from omg.components.files import write_text
 from omg.errors import UserError
-from omg.evaluation.adaptation import adaptation_summary
 from omg.evaluation.comparison import compare, summarise
 from omg.evaluation.tables import ComparisonRow, MeasureRow, SummaryRow
-from omg.report.adaptation import adaptation_table, draw_adaptation, scale_words
+from omg.report.chapters import Chapter
 from omg.report.curves import draw_curves, mean_curve
 from omg.report.figures import (
     PALETTE,
@@ -78,8 +77,8 @@ class ReportInput:
     """Columns of `OffsetRow`."""
     diagnostics: Sequence[Row] = ()
     """Columns of `MeasureRow`; ends of an interval that are None or NaN: there is none."""
-    adaptation: Sequence[Row] = ()
-    """Rows of first episodes with new co-players; see `omg.evaluation.adaptation`."""
+    adaptation: Chapter | None = None
+    """First episodes with new co-players."""
     commands: Sequence[str] = ()
     """The commands that repeat all this, in order."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -111,7 +110,8 @@ def report_input(
         parts: further fields of `ReportInput`.
     """
     if not scores:
-        played = parts.get("self_play", ()), parts.get("adaptation", ())
+        chapter = parts.get("adaptation")
+        played = parts.get("self_play", ()), () if chapter is None else chapter.scores
         comparison = compare_without_teams(agent, baselines, *played, lower_is_better=lower_is_better)
         return ReportInput(title, metric, [], comparison, **parts)
     summary = summarise(scores, metric, lower_is_better=lower_is_better)
@@ -147,10 +147,7 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     if report.self_play:
         table = markdown_table(*self_play_table(self_play_summary(report.self_play), names=report.names))
         parts += ["## Self-play", table, _SELF_PLAY_WORDS]
-    if report.adaptation:
-        found = adaptation_summary(report.adaptation)
-        table = markdown_table(*adaptation_table(found, names=report.names))
-        parts += ["## First episodes with new co-players", table, markdown_text(scale_words(found))]
+    parts += [] if report.adaptation is None else report.adaptation.markdown()
     if report.diagnostics:
         parts += ["## Diagnostics", markdown_table(*_diagnostic_table(report))]
     parts += ["## How to read this", "\n".join(f"- {line}" for line in _reading(report))]
@@ -244,15 +241,8 @@ def _cross_play_section(report: ReportInput) -> str:
 
 
 def _adaptation_section(report: ReportInput) -> str:
-    if not report.adaptation:
-        return ""
-    found = adaptation_summary(report.adaptation)
-    drawn = draw_adaptation(report.adaptation, names=report.names, colours=_colours(report))
-    caption = "What each agent earns itself, from stretch to stretch of its episodes, with 95 % intervals over seeds."
-    picture = figure_block(inline_svg(drawn, "own reward over the first episodes"), caption)
-    words = f'<p class="small">{html_text(scale_words(found))} The mean over all co-players:</p>'
-    table = html_table(*adaptation_table(found, names=report.names))
-    return _section("First episodes with new co-players", picture + words + table)
+    chapter = report.adaptation
+    return "" if chapter is None else _section(chapter.title, chapter.html(_colours(report)))
 
 
 def _diagnostics_section(report: ReportInput) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from omg.evaluation import compare, per_team, summarise
-from omg.evaluation.adaptation import courses
-from omg.evaluation.tables import ComparisonRow, MetricRow, ScoreRow, SelfPlayRow, SelfPlayScoreRow
+from omg.evaluation.tables import ComparisonRow, MetricRow, SelfPlayRow, SelfPlayScoreRow
 from omg.report.tables import SELF_PLAY_SCORES, Cells, table_of
-from omg.report.words import FIRST_EPISODES, SELF_PLAY
+from omg.report.words import SELF_PLAY
 from omg.runners.vector import OWN_RETURN
 from omg.types import Row
 
@@ -93,7 +92,7 @@ def compare_without_teams(
     agent: str,
     baselines: Sequence[str],
     self_play: Sequence[Row] = (),
-    adaptation: Sequence[Row] = (),
+    first_episodes: Sequence[Row] = (),
     *,
     lower_is_better: bool = False,
 ) -> list[ComparisonRow]:
@@ -103,7 +102,7 @@ def compare_without_teams(
         agent: the agent in question.
         baselines: what it is compared with; those who were not there are left out.
         self_play: from `self_play_rows`.
-        adaptation: rows of an adaptation table; see `omg.evaluation.adaptation`.
+        first_episodes: score rows with new co-players, of `own_return`.
         lower_is_better: for the metric of self-play.
 
     Returns:
@@ -112,28 +111,10 @@ def compare_without_teams(
     parts: list[tuple[Sequence[Row], str, bool]] = [
         (self_play, str(row["metric"]), lower_is_better) for row in self_play[:1]
     ]
-    parts += [(_episode_scores(adaptation), OWN_RETURN, False)] if adaptation else []
+    parts += [(first_episodes, OWN_RETURN, False)] if first_episodes else []
     found = []
     for baseline in baselines:
         for rows, metric, lower in parts:
             if {agent, baseline} <= {str(row["agent"]) for row in rows}:
                 found += compare(rows, metric, agent, [baseline], lower_is_better=lower)
     return found
-
-
-def _episode_scores(rows: Sequence[Row]) -> list[ScoreRow]:
-    """Score rows of an adaptation: what each seed of each agent earned with each co-player, mean over its episodes."""
-    return [
-        ScoreRow(
-            agent=agent,
-            seed=seed,
-            group=FIRST_EPISODES,
-            team=co_player,
-            episodes=course.rewards.shape[2],
-            metric=OWN_RETURN,
-            mean=float(course.rewards[row, column].mean()),
-        )
-        for agent, course in courses(rows).items()
-        for row, seed in enumerate(course.seeds)
-        for column, co_player in enumerate(course.co_players)
-    ]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.components import loss_mask
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.learners.subgoal_measures import probe_accuracy
 from omg.training.measures import ExaminedEpisodes
 

@@ -12,9 +12,12 @@ from pydantic import Field
 from omg.config import Config
 from omg.controllers.scripted import scripted_names
 from omg.errors import UserError, unknown_name
-from omg.evaluation.adaptation import BEST_RESPONSE, COLUMNS, RANDOM, adaptation_summary
-from omg.experiments.adaptation import Meeting, Row, Rules
-from omg.experiments.adaptation_setup import (
+from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.tables import AdaptationRow, EpisodeRow
+from omg.experiments.adaptation.drawing import adaptation_screen
+from omg.experiments.adaptation.meeting import Meeting, Rules
+from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM, adaptation_summary
+from omg.experiments.adaptation.setup import (
     adaptation_config,
     check_learner,
     check_seat,
@@ -24,13 +27,14 @@ from omg.experiments.adaptation_setup import (
 )
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Part
-from omg.experiments.results import adaptation_files, finished_run, read_rows, write_rows
+from omg.experiments.results import adaptation_files, adaptation_rows, finished_run
 from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage, chosen, refused_in, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage
 from omg.names import file_name
 from omg.pools import Pool
 from omg.pools.members import SetName
+from omg.report.terminal import Screen
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
@@ -47,7 +51,7 @@ class VariantSection(SettingsSection):
     frozen: bool | None = Field(None, description="Whether it does not learn any more; as the section unless given")
 
 
-class Entry(NamedTuple):
+class Adapting(NamedTuple):
     """Who adapts under a label."""
 
     agent: str
@@ -74,11 +78,11 @@ class AdaptationSection(Section):
     agents: list[str] | None = Field(None, description="Labels of the agents; all unless given")
     variants: dict[str, VariantSection] = Field({}, description="Label -> agent with other settings")
 
-    def entrants(self, agents: Iterable[str]) -> dict[str, Entry]:
+    def entrants(self, agents: Iterable[str]) -> dict[str, Adapting]:
         """Label -> who adapts under it."""
-        found = {label: Entry(label, {}, self.frozen) for label in (agents if self.agents is None else self.agents)}
+        found = {label: Adapting(label, {}, self.frozen) for label in (agents if self.agents is None else self.agents)}
         for label, own in self.variants.items():
-            found[label] = Entry(own.agent, own.settings, self.frozen if own.frozen is None else own.frozen)
+            found[label] = Adapting(own.agent, own.settings, self.frozen if own.frozen is None else own.frozen)
         return found
 
 
@@ -113,7 +117,8 @@ class AdaptStage(Stage):
             where = f"adaptation.{label}"
             check_settings(where, entry.settings)
             given = (agents[entry.agent], env.spec.n_agents, section.games, section.episodes, entry.settings)
-            refused_in(where, lambda given=given: check_learner(adaptation_config(*given), env.spec))  # type: ignore[misc]
+            config = refused_in(where, partial(adaptation_config, *given))
+            refused_in(where, partial(check_learner, config, env.spec))
         return {}
 
     def parts(self, earlier: Earlier) -> list[Part]:
@@ -134,11 +139,20 @@ class AdaptStage(Stage):
         files = adaptation_files(self.checked)
         return [*parts, Part(self.name, "tables", {}, files, self.write_tables, tuple(parts), reported=True)]
 
+    @classmethod
+    def shows(cls, checked: CheckedPlan) -> Screen:
+        """See `Stage`."""
+        rows = adaptation_rows(checked)
+        title, names = "First episodes with new co-players", checked.plan.report.names
+        return adaptation_screen(title, adaptation_summary(rows), names) if rows else ()
+
     def _part(
-        self, label: str, settings: Mapping[str, object], needs: tuple[Part, ...], rows: Callable[[], list[Row]]
+        self, label: str, settings: Mapping[str, object], needs: tuple[Part, ...], rows: Callable[[], list[EpisodeRow]]
     ) -> Part:
         file = self._file(label)
-        return Part(self.name, label, settings, (file,), lambda: write_rows(file, rows(), COLUMNS), needs, apart=True)
+        return Part(
+            self.name, label, settings, (file,), lambda: write_rows(file, rows(), EpisodeRow.names()), needs, apart=True
+        )
 
     def _file(self, label: str) -> Path:
         return self.checked.folder / "adaptation" / "parts" / f"{file_name('label', label)}.csv"
@@ -152,7 +166,7 @@ class AdaptStage(Stage):
         return self.plan.adaptation
 
     @property
-    def entrants(self) -> dict[str, Entry]:
+    def entrants(self) -> dict[str, Adapting]:
         """Label -> who adapts under it."""
         return self.section.entrants(self.checked.agents)
 
@@ -172,21 +186,20 @@ class AdaptStage(Stage):
         trained = [self.checked.agents[entry.agent].seeds for entry in self.entrants.values()]
         return self.section.seeds or max(trained)
 
-    def agent_rows(self, label: str) -> list[Row]:
+    def agent_rows(self, label: str) -> list[EpisodeRow]:
         """All episodes of one agent."""
         entry = self.entrants[label]
         run = finished_run(self.checked.runs(entry.agent)).path
         entrant = load_entrant(label, run, entry.settings, frozen=entry.frozen, which=self.section.which)
         return self.meeting.agent_rows(entrant)
 
-    def _best_rows(self, steps: int) -> list[Row]:
+    def _best_rows(self, steps: int) -> list[EpisodeRow]:
         return self.meeting.trained_best_rows(steps)
 
     def write_tables(self) -> None:
         """Makes the tables from those of the parts."""
         best = [BEST_RESPONSE] if self.section.best_response_steps else []
-        rows = [row for label in (*self.entrants, RANDOM, *best) for row in read_rows(self._file(label))]
+        rows = [row for label in (*self.entrants, RANDOM, *best) for row in read_rows(self._file(label), EpisodeRow)]
         table, summary = adaptation_files(self.checked)
-        write_rows(table, rows, COLUMNS)
-        found = adaptation_summary(rows)
-        write_rows(summary, found, list(found[0]))
+        write_rows(table, rows, EpisodeRow.names())
+        write_rows(summary, adaptation_summary(rows), AdaptationRow.names())

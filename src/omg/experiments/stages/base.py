@@ -1,4 +1,4 @@
-"""What a stage of a pipeline is: keys of the plan, what cannot be run, parts, and how each of them is done.
+"""What a stage of a pipeline is: keys of the plan, what cannot be run, parts, how each is done, and what is shown.
 
 A stage is one class in one file here, with its section of the plan above it, and one field of
 `omg.experiments.plan.Plan` that names both. Everything else (reading plans, checking them, records, doing what is
@@ -20,6 +20,7 @@ from omg.config import Config, adjust, resolve
 from omg.errors import UserError
 from omg.experiments.ledger import Ledger, Part
 from omg.experiments.runs import finish, is_over
+from omg.report.terminal import Screen
 
 if TYPE_CHECKING:
     from omg.experiments.plan import Plan
@@ -127,6 +128,11 @@ class Stage(ABC):
         Args:
             earlier: what parts may need.
         """
+
+    @classmethod
+    def shows(cls, checked: CheckedPlan) -> Screen:
+        """What is told on the screen when everything is done; nothing where the plan does not ask for it."""
+        return ()
 
 
 def refused_in(section: str, work: Callable[[], _Result]) -> _Result:

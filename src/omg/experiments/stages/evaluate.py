@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,11 +13,20 @@ from omg.config import Config
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.rows import R, read_rows, write_rows
-from omg.evaluation.tables import CrossPlayRow, MeasureRow, SelfPlayRow, SelfPlayScoreRow, SetScoreRow
+from omg.evaluation.tables import (
+    ComparisonRow,
+    CrossPlayRow,
+    MeasureRow,
+    SelfPlayRow,
+    SelfPlayScoreRow,
+    SetScoreRow,
+    SetSummaryRow,
+)
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.ledger import Part
 from omg.experiments.results import (
+    comparison_rows,
     evaluation_folder,
     finished_run,
     run_metrics,
@@ -30,10 +39,17 @@ from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage
 from omg.pools import Pool
 from omg.pools.members import SetName
-from omg.report.self_play import self_play_rows, self_play_summary
+from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
+from omg.report.tables import SHORTEST_SCORES, ShownColumn, cells, table_of
+from omg.report.terminal import Screen, ScreenTable
+from omg.report.verdict import answers
+from omg.report.words import agent_name, group_name
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
+
+_VERDICTS = {"better": "better", "worse": "worse", "no difference shown": "not shown"}
+"""Verdicts in words that fit a narrow terminal."""
 
 
 class EvaluationSection(Section):
@@ -108,6 +124,17 @@ class EvaluateStage(Stage):
             files = self_play_files(self.checked)
             parts.append(Part(self.name, "self-play", {}, files, self.write_self_play, needs, reported=True))
         return parts
+
+    @classmethod
+    def shows(cls, checked: CheckedPlan) -> Screen:
+        """See `Stage`."""
+        names, compared = checked.plan.report.names, comparison_rows(checked)
+        alone = self_play_rows_of(checked)
+        return [
+            *_group_tables(checked, compared),
+            *([ScreenTable("Self-play", *self_play_table(alone, names))] if alone else []),
+            *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
+        ]
 
     def _score_parts(self, pool: Part, trained: Mapping[str, Part]) -> list[Part]:
         games = chosen(self.plan.evaluation, ("sets", "groups", "episodes", "seed", "which"))
@@ -221,3 +248,34 @@ class EvaluateStage(Stage):
         summary, seeds = self_play_files(self.checked)
         write_rows(seeds, rows, SelfPlayScoreRow.names())
         write_rows(summary, self_play_summary(rows), SelfPlayRow.names())
+
+
+def summary_rows(checked: CheckedPlan) -> list[SetSummaryRow]:
+    """The verdict's metric for every agent and group of the first set; nothing without groups."""
+    if not checked.evaluated:
+        return []
+    rows = read_rows(evaluation_folder(checked) / "summary.csv", SetSummaryRow)
+    return [row for row in rows if row.set == checked.plan.evaluation.sets[0] and row.metric == checked.metric]
+
+
+def self_play_rows_of(checked: CheckedPlan) -> list[SelfPlayRow]:
+    """How agents that learned in all seats do with themselves; nothing where there are none."""
+    return read_rows(self_play_files(checked)[0], SelfPlayRow) if checked.self_play else []
+
+
+def _group_tables(checked: CheckedPlan, compared: Sequence[ComparisonRow]) -> Iterator[ScreenTable]:
+    """A table for each group of teams: how everybody does, and the agent in question against each baseline."""
+    names, summary = checked.plan.report.names, summary_rows(checked)
+    against = {(row.group, row.baseline): row for row in compared}
+    main = agent_name(checked.agent, names)
+    difference = ShownColumn(ComparisonRow.difference, "inside")
+    for group in dict.fromkeys(row.group for row in summary):
+        scored = [row for row in summary if row.group == group]
+        head, lines = table_of(scored, SHORTEST_SCORES, names)
+        rows = []
+        for row, line in zip(scored, lines, strict=True):
+            other = against.get((group, row.agent))
+            beside = ("", "") if other is None else (*cells(other, difference), _VERDICTS[other.verdict])
+            rows.append((*line, *beside))
+        columns = (*head, f"{main} minus it [95 %]", f"{main} is")
+        yield ScreenTable(f"{checked.plan.name}: {group_name(group)}", columns, rows)

@@ -24,8 +24,8 @@ PARTS_FROM = "parts_from"
 class ForeignKeys(Keys):
     """What a configuration has whose parts do not all come with omg."""
 
-    parts_from: dict[str, str] = Field(
-        {}, description="The chosen parts that do not come with omg, and their packages; follows from the parts"
+    parts_from: list[str] = Field(
+        [], description="The chosen parts that do not come with omg, and their packages; follows from the parts"
     )
 
 
@@ -52,17 +52,18 @@ def composed(base: type[Keys], values: Mapping[str, object]) -> type[Keys]:
     return _composed(base, (ForeignKeys, *dict.fromkeys(sections))) if found else base
 
 
-def origins(base: type[Keys], values: Mapping[str, object]) -> dict[str, str]:
-    """`key=name` -> package, of the chosen parts that do not come with omg."""
+def origins(base: type[Keys], values: Mapping[str, object]) -> list[str]:
+    """`key=name: package` of the chosen parts that do not come with omg."""
     words = (word.partition("=") for word in _foreign_parts(base, values))
-    return {f"{key}={name}": registry(key).package(name) for key, _, name in words}
+    return [f"{key}={name}: {registry(key).package(name)}" for key, _, name in words]
 
 
 def check_origins(values: Mapping[str, object]) -> None:
     """Refuses a stored configuration whose parts are not here, and says where they came from."""
     stored = values.get(PARTS_FROM)
-    for word, package in stored.items() if isinstance(stored, Mapping) else ():
-        key, _, name = str(word).partition("=")
+    for line in stored if isinstance(stored, list) else ():
+        word, _, package = str(line).partition(": ")
+        key, _, name = word.partition("=")
         if key not in REGISTRIES or name in registry(key) or name in offers(key):
             continue
         shown = abridged(name)[1:-1]
@@ -72,7 +73,7 @@ def check_origins(values: Mapping[str, object]) -> None:
                 f"Do the same here, or make a package of it."
             )
         raise UserError(
-            f"{key}: '{shown}' is a part of the package {abridged(str(package))[1:-1]}, which is not installed here."
+            f"{key}: '{shown}' is a part of the package {abridged(package)[1:-1]}, which is not installed here."
         )
 
 

@@ -25,7 +25,7 @@ from omg.envs import ENVS, Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.registry import ControllerTraits
 from omg.registry.plugins import offers
-from omg.registry.table import names_with
+from omg.registry.table import registry, traits
 
 COMMAND_LINE = "command line"
 SCHEMA_DEFAULT = "schema default"
@@ -218,7 +218,8 @@ def member_config(config: Config, algorithm: str) -> Config:
 
 
 def _team_controller() -> str:
-    return names_with("mac", ControllerTraits, lambda one: one.seats_a_team)
+    ours = registry("mac").ours()
+    return next(name for name in ours if traits("mac", name, ControllerTraits).seats_a_team)
 
 
 def _merge_layers(layers: Sequence[Layer]) -> Resolved:

@@ -1,21 +1,25 @@
 """Measures that other packages take of test episodes, by the key `measure`. Those of ours belong to their learners.
 
-A measure is a function `ExaminedEpisodes -> {name: value}`, compiled with the test and taken for every seed. Its
-metrics stand beside those of the test, as `test_NAME`.
+A measure is a function `ExaminedEpisodes -> {name: value}`, compiled with the test and taken for every seed: float32
+scalars, of the same names at every call. They stand beside the other metrics of the test, as `test_NAME`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jax import Array
-
-from omg.components import EpisodeBatch
-from omg.envs import EnvSpec
 from omg.errors import UserError
 from omg.registry import Registry, Traits
-from omg.types import PyTree
+
+if TYPE_CHECKING:
+    from jax import Array
+
+    from omg.components import EpisodeBatch
+    from omg.envs import EnvSpec
+    from omg.types import PyTree
+
+    Measure = Callable[["ExaminedEpisodes"], dict[str, Array]]
 
 
 class ExaminedEpisodes(NamedTuple):
@@ -32,13 +36,7 @@ class ExaminedEpisodes(NamedTuple):
     spec: EnvSpec
 
 
-Measure = Callable[[ExaminedEpisodes], dict[str, Array]]
-"""Returns float32 scalars, the same names at every call."""
-
-Measures = Mapping[str, Measure]
-
-
-def take_measures(measures: Measures, examined: ExaminedEpisodes) -> dict[str, Array]:
+def take_measures(measures: Mapping[str, Measure], examined: ExaminedEpisodes) -> dict[str, Array]:
     """What all measures say.
 
     Raises:

@@ -7,7 +7,7 @@ read them. Parts of other packages bring theirs along (`config_class`).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -224,9 +224,22 @@ def config_class(values: Mapping[str, object]) -> type[Config]:
     return made
 
 
+class _AllFields(Mapping[str, FieldInfo]):
+    """Ours first: what is installed is looked at for keys that are not ours, and for lists."""
+
+    def __getitem__(self, key: str) -> FieldInfo:
+        return Config.model_fields[key] if key in Config.model_fields else foreign.foreign_keys(Config)[key].field
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*Config.model_fields, *foreign.foreign_keys(Config)])
+
+    def __len__(self) -> int:
+        return len(Config.model_fields) + len(foreign.foreign_keys(Config))
+
+
 def config_fields() -> Mapping[str, FieldInfo]:
-    """All keys, those of all parts of other packages among them; looks at what is installed."""
-    return {**{key: found.field for key, found in foreign.foreign_keys(Config).items()}, **Config.model_fields}
+    """All keys, those of all parts of other packages among them."""
+    return _AllFields()
 
 
 def sections_of(config: Config) -> tuple[type[Keys], ...]:

@@ -17,7 +17,7 @@ from typing import Literal
 from rich.console import Console
 
 from omg.components.files import new_folder
-from omg.config import Config, adjust, known_algorithm, resolve
+from omg.config import Config, Resolved, adjust, known_algorithm, refuse_shared, resolve
 from omg.config.algorithms import is_algorithm
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
@@ -94,7 +94,9 @@ def train_pool(
     screen = Console(quiet=True) if quiet else console or Console()
     sets = _sets_by_algorithm(counts)
     configs = _configurations(folder, sets, env_config, overrides)
-    game = next(iter(configs.values()), None) or resolve(None, env_config, overrides).config
+    game = (
+        next(iter(configs.values()), None) or resolve(None, env_config, overrides, shared=assignments(overrides)).config
+    )
     env = make_env(game.env, **game.env_args)
     for script in scripted or {}:
         build_scripted(script, env)
@@ -200,12 +202,13 @@ def _configurations(
     for key, reason in _OWN_KEYS.items():
         if key in settings:
             raise UserError(f"{key}: cannot be set for a pool ({reason}).")
-    configs = {}
+    found: dict[str, Resolved] = {}
     for algorithm, members in sets.items():
         own = {"seeds": len(members), "local_results_path": str(folder / RUNS / algorithm)}
-        configs[algorithm] = resolve(algorithm, env_config, {**settings, **own}).config
-        _adjusted(configs[algorithm])
-    return configs
+        found[algorithm] = resolve(algorithm, env_config, {**settings, **own}, shared={*settings, *own})
+        _adjusted(found[algorithm].config)
+    refuse_shared(settings, list(found.values()))
+    return {algorithm: one.config for algorithm, one in found.items()}
 
 
 def _adjusted(config: Config) -> Config:

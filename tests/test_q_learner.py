@@ -23,9 +23,10 @@ from omg.errors import UserError
 from omg.learners import LEARNERS, build_learner
 from omg.learners.optimisers import clip_by_norm, torch_rmsprop
 from omg.learners.prior import PriorState
-from omg.learners.q import QLearner, QState, next_values
+from omg.learners.q import QLearner, QState, best_values, greedy_actions
 from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
+from omg.modules.mixers.base import Choices
 from omg.registry import ModelTraining
 from played import (
     OBS,
@@ -78,20 +79,27 @@ def slow_metrics(learner: QLearner, state: QState, batch: EpisodeBatch) -> dict[
         seats = [[(int(first) + slot - slots[0]) % A for slot in slots] for first in batch.seat]
     squared = absolute = taken_sum = target_sum = count = 0.0
     for b, t in counted_steps():
-        taken, following = np.zeros(len(seats[b])), np.zeros(len(seats[b]))
+        taken, following, best, best_next = (np.zeros(len(seats[b])) for _ in range(4))
+        chosen = np.zeros(len(seats[b]), int)
         for i, a in enumerate(seats[b]):
             taken[i] = q[b, t, a, actions[b, t, a]]
             chooser = q if settings.double_q else target_q
             legal = [u for u in range(U) if avail[b, t + 1, a, u]]
-            following[i] = target_q[b, t + 1, a, max(legal, key=lambda u: chooser[b, t + 1, a, u])]
+            chosen[i] = max(legal, key=lambda u: chooser[b, t + 1, a, u])
+            following[i] = target_q[b, t + 1, a, chosen[i]]
+            best[i] = max(q[b, t, a, u] for u in range(U) if avail[b, t, a, u])
+            best_next[i] = max(target_q[b, t + 1, a, u] for u in legal)
         reward = np.asarray(batch.reward[b, t])
         if settings.common_reward:
             reward = reward.sum()
         elif reward.ndim == 1:
             reward = reward[seats[b]]
         if state.mixer is not None and state.target_mixer is not None:
-            taken = np.asarray([state.mixer(jnp.asarray(taken, jnp.float32), batch.state[b, t])])
-            following = np.asarray([state.target_mixer(jnp.asarray(following, jnp.float32), batch.state[b, t + 1])])
+            here = Choices(jnp.asarray(actions[b, t, seats[b]]), jnp.asarray(best, jnp.float32))
+            ahead = Choices(jnp.asarray(chosen), jnp.asarray(best_next, jnp.float32))
+            taken = np.asarray([state.mixer(jnp.asarray(taken, jnp.float32), batch.state[b, t], here)])
+            following = jnp.asarray(following, jnp.float32)
+            following = np.asarray([state.target_mixer(following, batch.state[b, t + 1], ahead)])
             reward = reward.sum()
         target = reward + settings.gamma * (0.0 if ended[b, t] else 1.0) * following
         squared += ((taken - target) ** 2).sum()
@@ -165,13 +173,12 @@ def test_a_learner_in_some_seats_reads_only_those(case: str):
     assert same_bytes(same, new)
 
 
-def test_next_values_by_hand():
-    q = jnp.array([[[[1.0, 5.0, 3.0]]]])
-    target_q = jnp.array([[[[0.5, 9.0, -2.0]]]])
-    avail = jnp.array([[[[True, False, True]]]])
-    # The online network prefers action 2 among the legal ones, the target network action 0.
-    assert float(next_values(q, target_q, avail, double_q=True)[0, 0, 0]) == -2.0
-    assert float(next_values(q, target_q, avail, double_q=False)[0, 0, 0]) == 0.5
+def test_the_best_legal_action_by_hand():
+    q = jnp.array([[[[1.0, 5.0, 3.0]]], [[[1.0, 5.0, 3.0]]]])
+    avail = jnp.array([[[[True, False, True]]], [[[False, False, False]]]])
+    assert int(greedy_actions(q, avail)[0, 0, 0]) == 2
+    # Padding has no legal action, and is worth nothing.
+    assert best_values(q, avail)[:, 0, 0].tolist() == [3.0, 0.0]
 
 
 def test_what_lies_behind_the_end_does_not_count():

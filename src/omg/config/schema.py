@@ -208,9 +208,8 @@ class Config(
         return self
 
     def own_sections(self, part: Traits) -> tuple[Keys, ...]:
-        """The settings of a part that only its own package knows, each section by itself."""
-        sections = [section for section in part.sections if not issubclass(Config, section)]
-        return tuple(section(**{key: getattr(self, key) for key in section.model_fields}) for section in sections)
+        """The settings of a part, each of its sections by itself."""
+        return tuple(section(**{key: getattr(self, key) for key in section.model_fields}) for section in part.sections)
 
 
 def config_class(values: Mapping[str, object]) -> type[Config]:

@@ -35,7 +35,7 @@ from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
 from omg.modules.agents.base import Agent
 from omg.modules.mixers import MIXERS
-from omg.modules.mixers.base import Mixer, MixerSizes
+from omg.modules.mixers.base import Choices, Mixer, MixerSizes
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -167,12 +167,14 @@ class QLearner(SeatLearner[QState]):
         q, q_next = self._values(agent, mac, views, inferred)
         _, target_next = self._values(target_agent, mac, views, inferred)
 
-        avail = views.own(batch.avail[:, 1:])
-        taken = jnp.take_along_axis(q[:, :-1], views.own(batch.actions[:, :-1])[..., None], axis=-1)[..., 0]
-        following = next_values(q_next, target_next, avail, self.config.double_q)
+        actions, avail = views.own(batch.actions[:, :-1]), views.own(batch.avail)
+        taken = jnp.take_along_axis(q[:, :-1], actions[..., None], axis=-1)[..., 0]
+        greedy = greedy_actions(q_next if self.config.double_q else target_next, avail[:, 1:])
+        following = jnp.take_along_axis(target_next, greedy[..., None], axis=-1)[..., 0]
         if mixer is not None and target_mixer is not None:
-            taken = mixer(taken, batch.state[:, :-1])
-            following = target_mixer(following, batch.state[:, 1:])
+            taken = mixer(taken, batch.state[:, :-1], Choices(actions, best_values(q[:, :-1], avail[:, :-1])))
+            ahead = Choices(greedy, best_values(target_next, avail[:, 1:]))
+            following = target_mixer(following, batch.state[:, 1:], ahead)
 
         goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
         if following.ndim > goes_on.ndim:
@@ -215,6 +217,7 @@ class QLearner(SeatLearner[QState]):
         sizes = MixerSizes(
             n_agents=self.seats,
             state_dim=self.spec.state_dim,
+            n_actions=self.spec.n_actions,
             embed_dim=self.config.mixing_embed_dim,
             hypernet_layers=self.config.hypernet_layers,
             hypernet_embed=self.config.hypernet_embed,
@@ -223,18 +226,12 @@ class QLearner(SeatLearner[QState]):
         return MIXERS[self.config.mixer].build(sizes, key=key)
 
 
-def next_values(q: Array, target_q: Array, avail: Array, double_q: bool) -> Array:
-    """What the next slot is worth to each seat, by the target network.
+def greedy_actions(values: Array, avail: Array) -> Array:
+    """Each seat's best legal action: values and legality [..., U] -> [...] integers."""
+    return jnp.argmax(jnp.where(avail, values, ILLEGAL_VALUE), axis=-1)
 
-    Args:
-        q: [B, T, A, U] online values of the next slots.
-        target_q: [B, T, A, U] target values of the next slots.
-        avail: [B, T, A, U] bool, legal actions there.
-        double_q: Whether the online network chooses the action, instead of the target network.
 
-    Returns:
-        [B, T, A], the target network's value of the chosen legal action.
-    """
-    chooser = q if double_q else target_q
-    best = jnp.argmax(jnp.where(avail, chooser, ILLEGAL_VALUE), axis=-1)
-    return jnp.take_along_axis(target_q, best[..., None], axis=-1)[..., 0]
+def best_values(values: Array, avail: Array) -> Array:
+    """What each seat's best legal action is worth, 0 where none is legal: [..., U] -> [...]."""
+    best = jnp.where(avail, values, ILLEGAL_VALUE).max(axis=-1)
+    return jnp.where(avail.any(axis=-1), best, 0.0)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.base import Choices, MixerSizes
 
 
 class WeightedSum(eqx.Module):
@@ -20,6 +20,6 @@ class WeightedSum(eqx.Module):
         del key  # All weights begin at 1.
         self.raw = jnp.full((sizes.n_agents,), jnp.log(jnp.expm1(1.0)))
 
-    def __call__(self, qs: Array, state: Array) -> Array:
+    def __call__(self, qs: Array, state: Array, choices: Choices) -> Array:
         """Values of the seats' actions [B, T, A] and states [B, T, S] -> values of the joint action [B, T]."""
         return (qs * jax.nn.softplus(self.raw)).sum(axis=-1)

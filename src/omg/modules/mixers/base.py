@@ -21,20 +21,38 @@ class MixerSizes(NamedTuple):
     seat_dim: int = 0
     """QTRAN: width of what stands for a seat's history, the agent's recurrent state."""
     n_actions: int = 0
-    """QTRAN: U."""
+    """U."""
     layers: int = 2
     """QTRAN: hidden layers of each network."""
     own: tuple[Keys, ...] = ()
-    """Mixers of other packages: their own settings."""
+    """The sections of keys that its traits list."""
 
     def section(self, kind: type[KeysT]) -> KeysT:
         """The mixer's own settings of one kind, of those that its traits list."""
         return section_in(self.own, kind)
 
 
+class Choices(NamedTuple):
+    """What stands behind the values that are mixed."""
+
+    actions: Array
+    """[..., A] integers, the joint action that they are values of."""
+    best: Array
+    """[..., A], the value of each seat's best legal action; 0 where none is legal."""
+
+
 class Mixer(Protocol):
     """A network, i.e. a pytree whose leaves are all float arrays."""
 
-    def __call__(self, qs: Array, state: Array) -> Array:
-        """The team's value of a joint action: per-seat values [..., A] and state [..., S] -> [...]."""
+    def __call__(self, qs: Array, state: Array, choices: Choices) -> Array:
+        """The team's value of a joint action.
+
+        Args:
+            qs: [..., A], the seats' values of their actions.
+            state: [..., S].
+            choices: Which actions these are, and what the seats could have had.
+
+        Returns:
+            [...].
+        """
         ...

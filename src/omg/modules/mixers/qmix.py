@@ -16,7 +16,7 @@ from jax import Array
 
 from omg.errors import UserError
 from omg.modules.layers import Linear
-from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.base import Choices, MixerSizes
 
 
 class Perceptron(eqx.Module):
@@ -59,8 +59,8 @@ class QMixer(eqx.Module):
         self.hyper_w2 = Perceptron((sizes.state_dim, *hidden, sizes.embed_dim), key=keys[2])
         self.value = Perceptron((sizes.state_dim, sizes.embed_dim, 1), key=keys[3])
 
-    def __call__(self, qs: Array, state: Array) -> Array:
-        """[..., A], [..., S] -> [...]."""
+    def __call__(self, qs: Array, state: Array, choices: Choices | None = None) -> Array:
+        """[..., A], [..., S] -> [...]; which actions these are plays no part."""
         w1 = jnp.abs(self.hyper_w1(state)).reshape(*state.shape[:-1], self.sizes.n_agents, self.sizes.embed_dim)
         hidden = jax.nn.elu(jnp.einsum("...a,...ae->...e", qs, w1) + self.hyper_b1(state))
         w2 = jnp.abs(self.hyper_w2(state))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 from jax import Array
 
-from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.base import Choices, MixerSizes
 
 
 class VDNMixer(eqx.Module):
@@ -14,7 +14,7 @@ class VDNMixer(eqx.Module):
     def __init__(self, sizes: MixerSizes, *, key: Array):
         del sizes, key
 
-    def __call__(self, qs: Array, state: Array) -> Array:
-        """[..., A], [..., S] -> [...]; the state is not used."""
-        del state
+    def __call__(self, qs: Array, state: Array, choices: Choices | None = None) -> Array:
+        """[..., A], [..., S] -> [...]; only the values are used."""
+        del state, choices
         return qs.sum(axis=-1)

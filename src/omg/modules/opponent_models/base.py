@@ -53,7 +53,7 @@ class ModelSizes(NamedTuple):
     partners: int = 0
     """`identity_am`: number of different pool members."""
     own: tuple[Keys, ...] = ()
-    """Models of other packages: their own settings."""
+    """The sections of keys that its traits list."""
 
     def section(self, kind: type[KeysT]) -> KeysT:
         """The model's own settings of one kind, of those that its traits list."""

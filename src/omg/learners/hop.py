@@ -4,7 +4,7 @@
   return that really followed;
 - its *co-players' policies*, one for each: cross-entropy on what they really did, told what they turned out to be after
   (`Inference.labels`); steps that tell nothing are left out;
-- its *prior* over each co-player's outcomes, episode by episode (`Inference.learn_prior`).
+- the *outset* of its beliefs, chances of each co-player's outcomes, episode by episode (`Inference.learn_outset`).
 
 In self-play every seat has networks of its own. Nothing but the round just played is used: the search policy and the
 co-players' ways are those of now.
@@ -16,7 +16,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, P sets of n
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +34,7 @@ from omg.learners.hop_measures import belief_measures, prediction_measures
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.modules.planning import each
 from omg.planning.beliefs import of_others
-from omg.planning.inference import Labels
-from omg.planning.minds import Minds, seen_by
+from omg.planning.minds import Minds
 from omg.planning.search import own_order
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Lessons(NamedTuple):
     """What each set of networks learns from, [P, M, ...]."""
 
     maps: Array
-    """[P, M, C, H, W] bool, the player itself first."""
+    """[P, M, C, height, width] bool, the player itself first."""
     time: Array
     """[P, M]."""
     legal: Array
@@ -111,7 +110,7 @@ class HOPLearner:
         """The same player, which takes the best action."""
         return state.mac.tested()
 
-    def control(self, state: HOPState, name: str) -> Any:
+    def control(self, state: HOPState, name: str) -> HOPMac:
         """There is none."""
         raise KeyError(name)
 
@@ -155,13 +154,13 @@ class HOPLearner:
             - `grad_norm`: Euclidean norm of all gradients of a set, before it is clipped
 
             Of the round: `search_entropy`, of the search's policy in nats; `return_target`, mean of G; and, where there
-            is a prior, `outcome_0` ...: its chance of each outcome, mean over sets and co-players.
+            are outcomes, `outcome_0` ...: the chance of each at the outset, mean over sets and co-players.
         """
         lessons, outcome = self._lessons(state.mac, batch)
         return self._study(state, lessons, outcome, key)
 
     def _study(self, state: Any, lessons: Lessons, outcome: Array | None, key: Array) -> tuple[Any, dict[str, Array]]:
-        """Learns policy, value, co-players' policies and the prior of outcomes; see `update`."""
+        """Learns policy, value, co-players' policies and the outset of beliefs; see `update`."""
         mac = state.mac
         sets, positions = lessons.time.shape
         turns = self.config.hop_symmetries and mac.inference.turns
@@ -180,14 +179,14 @@ class HOPLearner:
         (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), state.opt_state), given)
         metrics = {name: values.mean() for name, values in metrics.items()}
         metrics |= _round_measures(lessons)
-        prior = mac.prior
+        outset = mac.prior
         if outcome is not None:
             # Where all seats share one set, each seat's co-players teach it, one seat after the other.
-            prior = mac.inference.learn_prior(prior, outcome.reshape(-1, sets, outcome.shape[-1]))
-            shares = prior.mean(axis=(0, 1))
+            outset = mac.inference.learn_outset(outset, outcome.reshape(-1, sets, outcome.shape[-1]))
+            shares = outset.mean(axis=(0, 1))
             metrics |= {f"outcome_{index}": shares[index] for index in range(len(shares))}
         minds = dataclasses.replace(minds, subgoals=mac.minds.subgoals)
-        changed = dataclasses.replace(mac, minds=minds, prior=prior)
+        changed = dataclasses.replace(mac, minds=minds, prior=outset)
         return state._replace(mac=changed, opt_state=opt_state, updates=state.updates + 1), metrics
 
     def _rounds(self, key: Array, rows: int) -> Array:
@@ -213,7 +212,7 @@ class HOPLearner:
         state = game.from_world(batch.state[:, :-1].reshape(games * steps, -1))
         actions = batch.actions[:, :-1]
         in_time = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), state)
-        labels: Labels = mac.inference.labels(in_time, actions, mask > 0)
+        labels = mac.inference.labels(in_time, actions, mask > 0)
         legal = game.legal(state)
         there = game.there(state) & (mask.reshape(-1, 1) > 0)
         learnable = labels.known.reshape(-1, players) & there & (legal.sum(axis=-1) > 1)
@@ -223,7 +222,7 @@ class HOPLearner:
 
         def of_seat(seat_of_game: Array, policy: Array) -> Lessons:
             seat = jnp.repeat(seat_of_game, steps)
-            maps, time = seen_by(game, state, seat)
+            maps, time = game.sight(state, seat)
             order = own_order(seat, players)
             return Lessons(
                 maps=maps,

@@ -13,8 +13,9 @@ import pytest
 from scipy import ndimage
 
 from omg.envs import make_env
-from omg.envs.grid.bits import Board, apart, contains, neighbours, one_step_short, pack, unpack, words_of
+from omg.envs.grid.bits import Board, apart, neighbours, one_step_short, pack, unpack, words_of
 from omg.envs.grid.start import new_board
+from omg.envs.grid.walking import contains
 
 ALL_AROUND = np.ones((3, 3), int)
 

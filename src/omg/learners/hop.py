@@ -16,7 +16,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, P sets of n
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -157,15 +157,19 @@ class HOPLearner:
             are outcomes, `outcome_0` ...: the chance of each at the outset, mean over sets and co-players.
         """
         lessons, outcome = self._lessons(state.mac, batch)
-        return self._study(state, lessons, outcome, key)
+        mac, opt_state, metrics = self._study(state.mac, state.opt_state, lessons, outcome, key)
+        return HOPState(mac, opt_state, state.updates + 1), metrics
 
-    def _study(self, state: Any, lessons: Lessons, outcome: Array | None, key: Array) -> tuple[Any, dict[str, Array]]:
+    def _study(
+        self, mac: HOPMac, opt_state: optax.OptState, lessons: Lessons, outcome: Array | None, key: Array
+    ) -> tuple[HOPMac, optax.OptState, dict[str, Array]]:
         """Learns policy, value, co-players' policies and the outset of beliefs; see `update`."""
-        mac = state.mac
         sets, positions = lessons.time.shape
         turns = self.config.hop_symmetries and mac.inference.turns
 
-        def step(carry: tuple[Minds, Any], given: tuple[Array, Array]) -> tuple[tuple[Minds, Any], dict[str, Array]]:
+        def step(
+            carry: tuple[Minds, optax.OptState], given: tuple[Array, Array]
+        ) -> tuple[tuple[Minds, optax.OptState], dict[str, Array]]:
             (minds, opt_state), (chosen, turn_key) = carry, given
             part = jax.tree.map(lambda values: values[:, chosen], lessons)
             part = turned(mac, part, turn_key) if turns else part
@@ -176,7 +180,7 @@ class HOPLearner:
         order_key, turn_key = jax.random.split(key)
         rounds = self._rounds(order_key, positions)
         given = (rounds, jax.random.split(turn_key, len(rounds)))
-        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), state.opt_state), given)
+        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), opt_state), given)
         metrics = {name: values.mean() for name, values in metrics.items()}
         metrics |= _round_measures(lessons)
         outset = mac.prior
@@ -186,8 +190,7 @@ class HOPLearner:
             shares = outset.mean(axis=(0, 1))
             metrics |= {f"outcome_{index}": shares[index] for index in range(len(shares))}
         minds = dataclasses.replace(minds, subgoals=mac.minds.subgoals)
-        changed = dataclasses.replace(mac, minds=minds, prior=outset)
-        return state._replace(mac=changed, opt_state=opt_state, updates=state.updates + 1), metrics
+        return dataclasses.replace(mac, minds=minds, prior=outset), opt_state, metrics
 
     def _rounds(self, key: Array, rows: int) -> Array:
         """Which rows each gradient step learns from: [hop_epochs * parts, rows / parts], each pass in random order."""

@@ -140,10 +140,10 @@ class HOPPlusLearner(HOPLearner):
             selection, jax.vmap(_rows)(sequences.known)
         )
         metrics |= {name: values.mean() for name, values in of_selection.items()} | {"omg_selected_share": share}
-        state = state._replace(mac=mac, model_opt_state=opt_state)
         lessons, outcome = self._lessons(mac, batch)
-        state, studied = self._study(state, lessons._replace(goal=goals), outcome, study_key)
-        return state, metrics | studied
+        lessons = lessons._replace(goal=goals)
+        mac, studied_opt_state, studied = self._study(mac, state.opt_state, lessons, outcome, study_key)
+        return HOPPlusState(mac, studied_opt_state, state.updates + 1, opt_state), metrics | studied
 
     # ------------------------------------------------------------------------------------------------- what was seen
 

@@ -9,31 +9,14 @@ A new model of the others satisfies `inference.Inference` and is built as `Class
 INFERENCES; its name is then a value of the configuration key `hop_model`.
 """
 
-from typing import Protocol
-
-from omg.envs.grid import GridGame
-from omg.envs.grid.state import GridState
+from omg.envs.grid import GridState
 from omg.planning.goals import GoalInference
-from omg.planning.inference import ActionInference, Inference, InferenceSettings
+from omg.planning.inference import ActionInference, Inference
 from omg.planning.subgoals import SubgoalFollowing
 
-__all__ = ["INFERENCES", "Kind"]
+__all__ = ["INFERENCES"]
 
-
-class Kind(Protocol):
-    """A class of `Inference`."""
-
-    @property
-    def infers_subgoals(self) -> bool:
-        """See `Inference.infers_subgoals`."""
-        ...
-
-    def __call__(self, game: GridGame[GridState], settings: InferenceSettings) -> Inference[GridState]:
-        """Built for a game."""
-        ...
-
-
-INFERENCES: dict[str, Kind] = {
+INFERENCES: dict[str, type[Inference[GridState]]] = {
     "goals": GoalInference,
     "actions": ActionInference,
     "subgoals": SubgoalFollowing,

@@ -211,7 +211,9 @@ def follow(
     return Beliefs(jnp.where(again, opened, revised), done)
 
 
-def _opened(goals: GoalSet[State], settings: BeliefSettings, outset: Array, state: State, seats: Array, done: Array) -> Array:
+def _opened(
+    goals: GoalSet[State], settings: BeliefSettings, outset: Array, state: State, seats: Array, done: Array
+) -> Array:
     others = of_others(done, seats)
     exists = jnp.broadcast_to(goals.exists(state)[:, None, None], (*others.shape, goals.count))
     return opening(goals, settings, jnp.broadcast_to(outset, (*others.shape, outset.shape[-1])), exists, others)

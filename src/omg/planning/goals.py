@@ -10,7 +10,7 @@ T steps.
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple
+from typing import ClassVar, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ class GoalInference(Generic[State]):
     """Beliefs about goals, within episodes and from one to the next."""
 
     own_goal_dim = 0
-    infers_subgoals = False
+    infers_subgoals: ClassVar[bool] = False
     model_sizes: ModelSizes | None = None
     turns = True
 

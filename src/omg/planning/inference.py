@@ -85,7 +85,6 @@ class Inference(Protocol[State]):
 
     infers_subgoals: ClassVar[bool]
     """Whether it needs `InferenceSettings.subgoals`."""
-
     goal_dim: int
     """Width of the goals that co-players' networks are told; 0 for none."""
     own_goal_dim: int
@@ -94,6 +93,10 @@ class Inference(Protocol[State]):
     """Of the model that infers subgoals; None for none."""
     turns: bool
     """Whether what it tells networks is known for boards that are turned or mirrored, see `turned`."""
+
+    def __init__(self, game: GridGame[State], settings: InferenceSettings) -> None:
+        """Holds the rules; settings are static."""
+        ...
 
     def new_outset(self, *lead: int) -> Array:
         """What is known before the first episode, [*lead, outcomes]; no outcomes where none are told apart."""
@@ -159,7 +162,7 @@ class ActionInference(Generic[State]):
 
     goal_dim = 0
     own_goal_dim = 0
-    infers_subgoals = False
+    infers_subgoals: ClassVar[bool] = False
     model_sizes: ModelSizes | None = None
     turns = True
 

@@ -133,7 +133,6 @@ class Judgement(Generic[State, Memory]):
         self, keys: Array, state: State, seat: Array, legal: Array, memory: Memory, wanted: Array
     ) -> tuple[Array, Array, Memory]:
         """See `search.Judge.own`."""
-
         del keys
 
         def look(own: PolicyValueNetwork, asked: Question[State, Memory]) -> tuple[Array, Array]:

@@ -194,9 +194,7 @@ def decide(
     chosen = jnp.minimum(jnp.arange(parts * size, dtype=jnp.int32), len(seats) - 1)
     cut = jax.tree.map(lambda leaf: leaf[chosen].reshape(parts, size, *leaf.shape[1:]), whole)
     decided = jax.lax.map(decide_part, cut)
-    together: Decision = jax.tree.map(
-        lambda leaf: leaf.reshape(parts * size, *leaf.shape[2:])[: len(seats)], decided
-    )
+    together: Decision = jax.tree.map(lambda leaf: leaf.reshape(parts * size, *leaf.shape[2:])[: len(seats)], decided)
     return together
 
 
@@ -252,7 +250,9 @@ def grow_trees(
         """[B, A, ...] -> [B, ...]."""
         return jnp.take_along_axis(values, seat.reshape(-1, *(1,) * (values.ndim - 1)), axis=1)[:, 0]
 
-    def arrive(key: Array, state: Position, legal: Array, memory: Memory, wanted: Array) -> Arrival[Node[Position, Memory]]:
+    def arrive(
+        key: Array, state: Position, legal: Array, memory: Memory, wanted: Array
+    ) -> Arrival[Node[Position, Memory]]:
         """What is known of positions that enter the trees, by the memory of the positions before."""
         mine = of_focal(legal)
         logits, value, memory = judge.own(own_luck(key), state, seat, mine, memory, wanted)
@@ -322,9 +322,7 @@ def place_roots(
     return roots, shape
 
 
-def summary(
-    trees: Trees[Node[Position, Memory]], beta: float, legal: Array, shape: tuple[int, int, int]
-) -> Decision:
+def summary(trees: Trees[Node[Position, Memory]], beta: float, legal: Array, shape: tuple[int, int, int]) -> Decision:
     """What trees in the order [m, N, K] (`shape`) say together; legal [N, m, U]."""
 
     def per_seat(values: Array) -> Array:

@@ -15,6 +15,8 @@ D features of a subgoal, W width of the model's recurrent state, E of an embedde
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -31,7 +33,7 @@ from omg.planning.minds import Minds, SubgoalJudge, Trace
 class SubgoalFollowing(ActionInference[State]):
     """Inferred subgoals (`Inference`); every step of an episode is learned from, and there are no outcomes."""
 
-    infers_subgoals = True
+    infers_subgoals: ClassVar[bool] = True
     turns = False
     """What would have been inferred from a turned history is another inference."""
 

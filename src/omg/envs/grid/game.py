@@ -180,9 +180,10 @@ class GridGame(ABC, Generic[State]):
             maps [B, C, height, width] bool with that player first, and the share of the steps that have passed, [B]
             float32.
         """
-        (cell, there), shared = self._drawn(state)
+        (cell, there), shared = self.drawn(state)
         order = jnp.asarray(own_first(self.args.players))[seat]
-        own = marked(*(jnp.take_along_axis(values, order, axis=1) for values in (cell, there)), self.cells)
+        cell, there = (jnp.take_along_axis(values, order, axis=1) for values in (cell, there))
+        own = marked(cell, there, self.cells)
         maps = jnp.concatenate([own, shared], axis=1).reshape(len(seat), *self.map_shape)
         return maps, state.time / jnp.float32(self.args.episode_limit)
 
@@ -208,7 +209,7 @@ class GridGame(ABC, Generic[State]):
         """What every seat observes, [B, A, O] float32; `map_view` says what is where."""
         batch, players = state.player.shape
         order = own_first(players)
-        (cell, there), shared = self._drawn(state)
+        (cell, there), shared = self.drawn(state)
         own = marked(cell[:, order], there[:, order], self.cells)
         common = jnp.broadcast_to(shared[:, None], (batch, players, *shared.shape[1:]))
         maps = jnp.concatenate([own, common], axis=2).reshape(batch, players, -1)
@@ -221,7 +222,7 @@ class GridGame(ABC, Generic[State]):
 
     def world(self, state: State) -> Array:
         """The global state [B, S] float32: the map with the players in the order of their seats, time, last actions."""
-        players, shared = self._drawn(state)
+        players, shared = self.drawn(state)
         time = state.time[:, None] / jnp.float32(self.args.episode_limit)
         parts = (marked(*players, self.cells), shared, time, self._one_hot(state.last_action))
         return jnp.concatenate([part.reshape(len(time), -1).astype(jnp.float32) for part in parts], axis=-1)
@@ -264,17 +265,13 @@ class GridGame(ABC, Generic[State]):
         """Game `index` of a batch as a picture, a complete SVG document."""
         there = np.asarray(self.there(state)[index])
         players = [int(cell) if stays else None for cell, stays in zip(state.player[index], there, strict=True)]
-        shared = np.asarray(self._drawn(state)[1][index])
+        shared = np.asarray(self.drawn(state)[1][index])
         blocks, *others = (np.flatnonzero(picture).tolist() for picture in shared)
         caption = f"step {int(state.time[index])} of {self.args.episode_limit}"
         return draw_board(self.board, blocks, dict(zip(self.pieces[1:], others, strict=True)), players, caption)
 
-    def block_map(self, state: State) -> Array:
-        """Which cells are obstacles, [B, cells] bool."""
-        return unpack(state.blocks, self.cells)
-
-    def _drawn(self, state: State) -> tuple[Pieces, Array]:
-        """The players, and the pictures that all seats have in common, [B, K, cells] bool."""
+    def drawn(self, state: State) -> tuple[Pieces, Array]:
+        """The players, and the pictures that all seats have in common, those of `pieces`: [B, K, cells] bool."""
         players, *kinds = self.standing(state)
         pictures = [jnp.any(marked(*kind, self.cells), axis=1) for kind in kinds]
         return players, jnp.stack([unpack(state.blocks, self.cells), *pictures], axis=1)
@@ -297,6 +294,8 @@ class GridGame(ABC, Generic[State]):
             blocks=pack(block[:, 0]),
             last_action=did.astype(jnp.int8),
             time=jnp.round(time.astype(jnp.float32) * self.args.episode_limit).astype(jnp.int16),
-            pieces=tuple(Pieces(*numbered(picture, counts[name])) for picture, name in zip(drawn, self.pieces[1:], strict=True)),
+            pieces=tuple(
+                Pieces(*numbered(picture, counts[name])) for picture, name in zip(drawn, self.pieces[1:], strict=True)
+            ),
             pictures=drawn,
         )

@@ -127,7 +127,9 @@ class Snowdrift(GridGame[SnowdriftState]):
         read = self._read(world, {"drift": self.args.drifts})
         ((drift, left),) = read.pieces
         if before is not None:
-            drift, left = keep_numbers((drift, left), (before.drift, before.drift_left), read.pictures[0], read.time == 0)
+            drift, left = keep_numbers(
+                (drift, left), (before.drift, before.drift_left), read.pictures[0], read.time == 0
+            )
         return SnowdriftState(read.player, drift, left, read.blocks, read.last_action, read.time)
 
     def metrics(self, state: SnowdriftState) -> dict[str, Array]:

@@ -39,10 +39,11 @@ import numpy as np
 
 from omg.config import read_yaml
 from omg.evaluation.comparison import compare, summarise
-from omg.experiments.results import Row, read_rows, write_rows
+from omg.evaluation.rows import read_rows, write_rows
 from omg.experiments.runs import known_runs
 from omg.report.figures import plot_differences, plot_groups
 from omg.tracking import RunFolder
+from omg.types import Row
 
 AGENT = "omg_optimistic"
 NAMES = {

@@ -25,14 +25,16 @@ from pathlib import Path
 import numpy as np
 
 from omg.config import read_yaml
-from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
-from omg.experiments.results import Row, read_rows, write_rows
+from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.tables import SelfPlayRow
+from omg.experiments.adaptation.drawing import plot_adaptation
+from omg.experiments.adaptation.scores import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
 from omg.experiments.runs import is_over, known_runs
-from omg.report.adaptation import plot_adaptation
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style
-from omg.report.self_play import COLUMNS, self_play_rows, self_play_summary
+from omg.report.self_play import self_play_rows, self_play_summary
 from omg.tracking import RunFolder
+from omg.types import Row
 
 METRIC = "reward_per_player"
 BLOCK = 8
@@ -63,7 +65,7 @@ def main(pipeline: str, results: str) -> None:
         last += self_play_rows(label, metrics, METRIC, run.config().test_nepisode)
         curves[names.get(label, label)] = kept
     write_rows(target / "tests.csv", tests, ("agent", "seed", "t_env", "name", "value"))
-    write_rows(target / "self_play.csv", self_play_summary(last), COLUMNS)
+    write_rows(target / "self_play.csv", self_play_summary(last), SelfPlayRow.names())
     with figure_style():  # The colours of the other figure.
         plot_curves(curves, f"test_{METRIC}_mean", target / "curves.png")
     report_adaptation(source / "adaptation" / "parts", target, names)

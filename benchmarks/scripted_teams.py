@@ -12,10 +12,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import Env, Observation, make_env
-from omg.envs.battle.observe import FIRST_TARGET, NO_OP, STOP, View
-from omg.runners import play_episodes
+from omg.envs.battle.observe import FIRST_TARGET, NO_OP, STOP, Layout
+from omg.runners.vector import play_episodes
 
 BATTLES = 2048
 
@@ -25,7 +25,7 @@ class StandingTeam:
 
     def __init__(self, env: Env) -> None:
         self.targets = env.spec.n_actions - FIRST_TARGET
-        self.features = 4 + View.body_size(env.view.other, health=True)
+        self.features = 4 + Layout.body_size(env.layout.other, health=True)
 
     def initial(self, batch: int) -> None:
         return None

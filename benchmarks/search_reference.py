@@ -243,8 +243,8 @@ def main() -> None:
 
         @jax.jit
         def run(minds: Any, state: Any, sampled: Any) -> Any:
-            judge = GoalJudge(env, goals, minds, per_seat=True, trees=games * args.samples)
-            return plan(env, judge, chosen, state, seats, sampled, jax.random.key(3))
+            judge = GoalJudge(env, goals, minds, trees=games * args.samples)
+            return decide(env, judge, chosen, state, seats, sampled, jax.random.key(3))
 
         jax.block_until_ready(run(minds, *now))
         return lambda: run(minds, *now)

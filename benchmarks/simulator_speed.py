@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from machine import machine
 
 from omg.components.selectors import random_legal
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import make_env
 from omg.training.bench import segment
 

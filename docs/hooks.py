@@ -14,12 +14,12 @@ from pydantic.fields import FieldInfo
 from omg.config.layers import algorithm_names, resolve, summary
 from omg.config.old_word_table import OLD_WORDS
 from omg.config.schema import SECTIONS
-from omg.config.sections import NAMES
 from omg.config.values import describe_field
 from omg.envs import ENVS, make_env
 from omg.envs.battle import MAPS
 from omg.envs.battle.maps import Force
 from omg.envs.battle.units import UnitType
+from omg.registry.keys import words_of
 
 _MARK = re.compile(r"^<!-- table: (?P<name>[\w-]+) -->$", re.MULTILINE)
 
@@ -43,7 +43,7 @@ def keys() -> str:
     defaults = resolve(None).config
     parts = []
     for section in SECTIONS:
-        title = section.__name__.removesuffix("Section")
+        title = section.__name__.removesuffix("Keys")
         rows = [
             (
                 _code(key),
@@ -70,7 +70,7 @@ def old_words() -> str:
 
 def options(env: str) -> str:
     """The options (`env_args`) of one game."""
-    fields = ENVS[env].args.model_fields
+    fields = ENVS[env].traits.args.model_fields
     rows = [
         (_code(key), _code('""' if f.default == "" else f.default), describe_field(f), f.description)
         for key, f in fields.items()
@@ -117,8 +117,8 @@ def units() -> str:
 
 def _allowed(key: str, field: FieldInfo) -> str:
     """What a key accepts; the words of keys that name a part of the program are listed."""
-    names = {**NAMES, "env": ENVS}.get(key)
-    if names is None:
+    names = list(ENVS) if key == "env" else list(words_of(key, field))
+    if not names:
         return describe_field(field)
     return "one of " + ", ".join(map(_code, names)) + (" or None" if field.default is None else "")
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from omg.components import EpisodeBatch
-from omg.controllers import TeamDraw
+from omg.controllers.draw import TeamDraw
 from played import drawn, episodes, zeros_like
 
 

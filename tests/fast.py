@@ -24,6 +24,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "envs": ("test_env_contract", "test_battle_layout", "test_toy_grid"),
     "modules": ("test_modules", "test_opponent_models"),
     "components": ("test_components", "test_files"),
+    "registry": ("test_registry",),
     "names": ("test_names",),
     "errors": ("test_team_refusals",),
     "screen": ("test_screen_and_signals",),

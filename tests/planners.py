@@ -8,7 +8,8 @@ import jax
 from jax import Array
 
 from omg.config import Config
-from omg.controllers import HOPMac, build_mac
+from omg.controllers import build_mac
+from omg.controllers.hop import HOPMac
 from omg.envs import make_env
 
 GAME: dict[str, Any] = {"size": 4, "players": 3, "hares": 1, "stags": 1, "blocks": 0, "episode_limit": 6}

@@ -11,10 +11,10 @@ import numpy as np
 
 from omg.components import EpisodeBatch
 from omg.config import Config, parse_config
-from omg.controllers import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.envs.base import EnvSpec
-from omg.learners import QLearner, QState
-from omg.modules.opponent_models import InputStatistics, Prior
+from omg.learners.q import QLearner, QState
+from omg.modules.opponent_models.prior import InputStatistics, Prior
 
 B, T, A, S, U, OBS = 4, 5, 3, 6, 5, 4
 """Episodes, steps, seats, state features, actions and observation features: small, and no two that could be swapped

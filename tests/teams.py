@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import Config
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 from omg.pools import PriorCard, save_prior
 from tiny import tiny_config
 

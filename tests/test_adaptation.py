@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 from omg.cli import main
 from omg.cli.adapt import read_agents
@@ -16,21 +17,21 @@ from omg.components.files import name_leaves
 from omg.config import Config, adjust, resolve
 from omg.controllers.scripted import build_scripted
 from omg.envs import make_env
-from omg.evaluation.adaptation import adaptation_curve, adaptation_summary, courses
-from omg.experiments import adaptation
-from omg.experiments.adaptation import Adaptation, Meeting, Rules, adapt
-from omg.experiments.adaptation_setup import Entrant, adaptation_config, gather_teams, load_entrant
-from omg.experiments.adaptation_stage import AdaptationStage
+from omg.experiments.adaptation import Adaptation, Meeting, Rules, adapt, meeting
+from omg.experiments.adaptation.drawing import adaptation_table, plot_adaptation, scale_words
+from omg.experiments.adaptation.schooling import Schooling, fit, of_seat
+from omg.experiments.adaptation.scores import adaptation_curve, adaptation_summary, courses
+from omg.experiments.adaptation.setup import Entrant, adaptation_config, gather_teams, load_entrant
+from omg.experiments.ledger import Ledger
+from omg.experiments.pipeline import plan_parts
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.plan_check import check_plan
-from omg.experiments.stages import Part
+from omg.experiments.stages import Workplace
 from omg.learners import build_learner
 from omg.pools import Agent, AgentCard
-from omg.report.adaptation import adaptation_table, plot_adaptation, scale_words
 from omg.training.checkpoint import newest_learner, save_checkpoint
 from omg.training.encounters import EncounterProgram, build_teams
 from omg.training.program import RunState
-from omg.training.schooling import Schooling, fit, of_seat
 from plans import PLAN
 from refusing import refusal
 from tiny import tiny_agent
@@ -143,12 +144,12 @@ def test_optimisers_go_on_where_gradients_are_as_they_were(
     def ask(*_: Any, optimisers: bool) -> Any:
         raise AskedError(optimisers)
 
-    monkeypatch.setattr(adaptation, "schooled_state", ask)
+    monkeypatch.setattr(meeting, "schooled_state", ask)
     config = small_config(algorithm, hop_hidden_dim=8, hop_simulations=2)
     env = make_env(config.env, **config.env_args)
-    meeting = Meeting(config, env, gather_teams(env, None, "heldout", ["random"]), Rules(4, 4), 1)
+    met = Meeting(config, env, gather_teams(env, None, "heldout", ["random"]), Rules(4, 4), 1)
     with pytest.raises(AskedError) as asked:
-        meeting.agent_rows(Entrant("a", (untold(config),), {}))
+        met.agent_rows(Entrant("a", (untold(config),), {}))
     assert asked.value.args == (goes_on,)
 
 
@@ -190,8 +191,8 @@ def found(agent: Path) -> Adaptation:
     rules = Rules(episodes=7, games=2, seeds=2, seed=5, seat=0)
     learning = adapt({"learns": agent}, players=["nearest_stag", "random"], rules=rules)
     env = make_env("stag_hunt", **GAME)
-    meeting = Meeting(small_config(), env, gather_teams(env, None, "heldout", ["nearest_stag", "random"]), rules, 2)
-    frozen = meeting.agent_rows(load_entrant("frozen", agent, frozen=True))
+    met = Meeting(small_config(), env, gather_teams(env, None, "heldout", ["nearest_stag", "random"]), rules, 2)
+    frozen = met.agent_rows(load_entrant("frozen", agent, frozen=True))
     return Adaptation([*learning.rows, *frozen], adaptation_summary([*learning.rows, *frozen]))
 
 
@@ -382,10 +383,8 @@ def test_a_plan_says_who_adapts(tmp_path: Path) -> None:
 def test_only_what_a_key_is_about_is_done_again_in_a_pipeline(tmp_path: Path) -> None:
     def prints(*words: str) -> dict[str, str]:
         checked = check_plan(read_plan("stag_hunt_quick", words), tmp_path)
-        assert checked.plan.adaptation is not None
-        nothing = Part("pool", "", {}, (), lambda: None)
-        stage = AdaptationStage(checked, checked.plan.adaptation)
-        return {part.name: part.fingerprint for part in stage.parts(nothing, dict.fromkeys(checked.agents, nothing))}
+        place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1)
+        return {part.name: part.fingerprint for part in plan_parts(place) if part.stage == "adapt"}
 
     still = ["adaptation.variants.still.agent=hop", "adaptation.variants.still.hop_belief_between=false"]
     before = prints(*still)

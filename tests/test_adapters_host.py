@@ -16,12 +16,12 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import omg
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import ENVS, make_env
 from omg.envs.adapters.host import GameFaultError, HostGame
 from omg.envs.adapters.pettingzoo import PettingZooEnv
 from omg.errors import UserError
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 
 LBF = "lbforaging:Foraging-8x8-2p-3f-v3"
 
@@ -365,6 +365,6 @@ def test_jaxmarl_is_refused_with_a_reason(jaxmarl: None, monkeypatch: pytest.Mon
 
 
 def test_the_registry_knows_them() -> None:
-    foreign = {name for name, entry in ENVS.items() if entry.foreign}
+    foreign = {name for name, entry in ENVS.items() if entry.traits.foreign}
     assert foreign == {"gymma", "pettingzoo", "jaxmarl"}
-    assert {name for name, entry in ENVS.items() if entry.on_host} == {"gymma", "pettingzoo"}
+    assert {name for name, entry in ENVS.items() if entry.traits.on_host} == {"gymma", "pettingzoo"}

@@ -19,7 +19,7 @@ import omg
 from cards import edit_card
 from omg.cli import main
 from omg.config import Config, resolve
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.envs import Env, Observation, make_env
 from omg.errors import UserError
 from omg.evaluation import bootstrap_interval, play_team, statistics

@@ -16,11 +16,12 @@ from acted import dense, drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.components.selectors import multinomial_log_probabilities
 from omg.config import Config, adjust, resolve
-from omg.controllers import BasicMAC, TeamDraw
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
-from omg.learners import COMALearner, COMAState, build_learner
+from omg.learners import build_learner
 from omg.learners.advantages import lambda_targets
-from omg.learners.coma import counterfactual_advantage
+from omg.learners.coma import COMALearner, COMAState, counterfactual_advantage
 from omg.learners.optimisers import clip_by_norm
 from played import (
     LENGTHS,

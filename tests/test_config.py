@@ -75,7 +75,7 @@ def test_every_algorithm_resolves_in_every_environment() -> None:
         for env_config in env_config_names():
             config = resolve(algorithm, env_config).config
             assert config.name == algorithm
-            assert set(config.env_args) == set(ENVS[config.env].args.model_fields)
+            assert set(config.env_args) == set(ENVS[config.env].traits.args.model_fields)
             if config.env in playable_games(config):
                 adjust(config, has_gpu=True)
             else:
@@ -163,8 +163,9 @@ def test_env_key_picks_the_environment_file_when_none_is_named() -> None:
     assert resolved.sources["t_max"] == "envs/foraging.yaml"
 
 
-def test_registered_game_without_a_yaml_file_is_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENVS, "plain_game", ENVS["foraging"])
+def test_registered_game_without_a_yaml_file_is_an_environment(request: pytest.FixtureRequest) -> None:
+    ENVS.add("plain_game", ENVS["foraging"])
+    request.addfinalizer(lambda: ENVS.remove("plain_game"))
     resolved = resolve("iql", "plain_game")
     assert resolved.config.env == "plain_game"
     assert resolved.sources["env"] == "--env-config"
@@ -251,8 +252,11 @@ def test_types_in_words() -> None:
 
     assert describe_field(Config.model_fields["hypernet_layers"]) == "a whole number >= 1 and <= 2"
     assert describe_field(Config.model_fields["early_stop_value"]) == "a number or None"
-    assert describe_field(ENVS["sc2"].args.model_fields["start"]) == "one of standard, random"
-    assert describe_field(ENVS["sc2"].args.model_fields["episode_limit"]) == "a whole number >= 1 and <= 30000 or None"
+    assert describe_field(ENVS["sc2"].traits.args.model_fields["start"]) == "one of standard, random"
+    assert (
+        describe_field(ENVS["sc2"].traits.args.model_fields["episode_limit"])
+        == "a whole number >= 1 and <= 30000 or None"
+    )
     assert describe_field(Example.model_fields["size"]) == "a whole number or None"
     assert describe_field(Example.model_fields["levels"]) == "a list"
 

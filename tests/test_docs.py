@@ -154,8 +154,8 @@ def test_tables_hold_every_key_option_map_and_algorithm() -> None:
     assert [key for key in Config.model_fields if f"\n| `{key}` |" not in configuration] == []
     assert [key for key in algorithm_names() if f"\n| `{key}` |" not in configuration] == []
     for env, entry in ENVS.items():
-        page = built(ROOT / "docs" / "environments" / f"{'adapters' if entry.foreign else env}.md")
-        assert [key for key in entry.args.model_fields if f"\n| `{key}` |" not in page] == []
+        page = built(ROOT / "docs" / "environments" / f"{'adapters' if entry.traits.foreign else env}.md")
+        assert [key for key in entry.traits.args.model_fields if f"\n| `{key}` |" not in page] == []
     battles = built(ROOT / "docs" / "environments" / "sc2.md")
     assert "\n| `8m` | 8 marine | 8 marine | 8 | 8 | 14 | 80 | 168 | 120 |" in battles
     assert all(f"\n| `{key}` |" in battles for key in MAPS)

@@ -28,7 +28,7 @@ CONFIGURATIONS: dict[str, list[dict[str, Any]]] = {
         {"rows": 5, "cols": 6, "players": 3, "max_food": 2, "sight": 2, "force_coop": True, "episode_limit": 15},
     ],
 }
-BUILT_IN = [name for name, entry in ENVS.items() if not entry.foreign]
+BUILT_IN = [name for name, entry in ENVS.items() if not entry.traits.foreign]
 CASES = [(name, args) for name in BUILT_IN for args in CONFIGURATIONS.get(name, [{}])]
 ALL_LEGAL = {"predator_prey"}
 """Games in which no action is ever forbidden."""

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import omg
 from omg.cli import experiments, main
 from omg.config import Config
-from omg.controllers import LEARNER
+from omg.controllers.draw import LEARNER
 from omg.envs import make_env
 from omg.errors import UserError
 from omg.evaluation import (
@@ -38,7 +38,7 @@ from omg.evaluation.heldout import lineups
 from omg.experiments import evaluation, inference
 from omg.experiments.evaluation import Arena, cross_play_arena, cross_play_pool, evaluate_runs, run_labels, untrained
 from omg.pools import Agent, Pool, load_agent
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from omg.tracking import Table
 from tiny import GAME, tiny_agent, tiny_config, tiny_pool
 
@@ -81,7 +81,7 @@ def all_teams(mates: Mates) -> Group:
     """The teams of all groups as one."""
     groups = make_groups(mates.members, SEATS)
     teams = tuple(team for group in groups for team in group.teams)
-    return Group("all", teams, np.concatenate([group.mates for group in groups]))
+    return Group("all", teams, np.concatenate([group.members for group in groups]))
 
 
 def refusal(call: Any) -> str:
@@ -105,9 +105,9 @@ def test_groups_are_what_their_names_say(members: list[MemberName], n_agents: in
     assert [group.name for group in groups] == group_names(n_agents)
     several = len({member.algorithm for member in members}) > 1
     for group in groups:
-        assert group.mates.shape == (len(members), others)
+        assert group.members.shape == (len(members), others)
         assert len(group.teams) == len(members)
-        for index, row in enumerate(group.mates):
+        for index, row in enumerate(group.members):
             if group.name in (f"{others}_homologue", "1_partner"):
                 assert set(row) == {index}
             elif group.name == f"{others - 1}_homologue":
@@ -123,7 +123,7 @@ def test_groups_are_what_their_names_say(members: list[MemberName], n_agents: in
                     there = [i for i, member in enumerate(members) if member.algorithm == algorithm]
                     assert len({mate for mate in row if mate in there}) == min(taken, len(there))
         (alone,) = make_groups(members, n_agents, [group.name], seed)
-        np.testing.assert_array_equal(alone.mates, group.mates)
+        np.testing.assert_array_equal(alone.members, group.members)
         assert alone.teams == group.teams
 
 

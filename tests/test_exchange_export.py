@@ -16,13 +16,13 @@ import pytest
 
 from omg.cli import main
 from omg.components.files import name_leaves
-from omg.controllers import PlayerView
+from omg.controllers.base import PlayerView
 from omg.exchange import export_agent, import_agent, read_torch
 from omg.exchange.exporting import belongs
 from omg.exchange.inputs import interface
 from omg.exchange.torch_module import module_source
 from omg.modules.agents.feed_forward import FeedForwardAgent
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent, load_agent, load_learning, save_agent
 from pool_members import ENV, agent, settings
 
@@ -107,7 +107,7 @@ def test_pytorch_says_the_same_as_our_agents(exported: tuple[Path, list[dict[str
     output = tmp_path / "torch"
     assert export_agent(folder, "torch", output).lines == [f"{output}: agent.th, agent.py"]
     network = runpy.run_path(str(output / "agent.py"))["load"](output / "agent.th")
-    face, _ = interface(load_agent(folder))
+    face = interface(load_agent(folder))
     used = {"last_action": face.reads_last_action, "seat": face.reads_seat, "others_last_actions": face.reads_others}
     hidden = network.initial(GAMES * SEATS)
     for step in steps:
@@ -136,7 +136,7 @@ def test_an_onnx_runtime_says_the_same_as_our_agents(exported: tuple[Path, list[
         for name in outputs:
             np.testing.assert_allclose(said[name], step[name], atol=1e-5, equal_nan=False)
         memory = {"hidden": said["hidden_out"]} if "hidden_out" in said else {}
-    assert ("hidden" in names) == (interface(load_agent(folder))[0].memory_dim > 0)
+    assert ("hidden" in names) == (interface(load_agent(folder)).memory_dim > 0)
 
 
 def test_there_and_back_again_is_the_same(tmp_path: Path):
@@ -218,7 +218,7 @@ def test_a_strangers_card_cannot_write_code(tmp_path: Path):
     made = agent(tmp_path / "agent", settings(rnn_hidden_dim=4))
     loaded = load_agent(made)
     object.__setattr__(loaded.card, "algorithm", '"""\nimport os\nos.abort()\n"""')
-    source = module_source(interface(loaded)[0], {})
+    source = module_source(interface(loaded), {})
     assert "\nimport os" not in source
     assert source.count('"""') % 2 == 0
     compile(source, "agent.py", "exec")

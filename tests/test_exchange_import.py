@@ -20,7 +20,7 @@ from omg.components.files import fill_leaves, name_leaves
 from omg.errors import UserError
 from omg.exchange import import_agent, read_torch, write_torch
 from omg.learners import build_learner
-from omg.modules.opponent_models import ModelInputs
+from omg.modules.opponent_models.base import ModelInputs
 from omg.pools import Pool, load_agent, load_learning, load_prior
 from omg.training.program import Program
 from pool_members import ENV, settings

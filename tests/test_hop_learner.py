@@ -13,7 +13,8 @@ from jax import Array
 
 from hunted import GAME, GAMES, SEATS, STEPS, episodes
 from omg.config import resolve
-from omg.controllers import HOPMac, TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.hop import HOPMac
 from omg.envs import make_env
 from omg.envs.grid import STAY
 from omg.envs.grid.symmetry import symmetries

@@ -13,7 +13,9 @@ import pytest
 from jax import Array
 
 from omg.config import Config, adjust, resolve
-from omg.controllers import HOPMac, PlayerView, build_mac
+from omg.controllers import build_mac
+from omg.controllers.base import PlayerView
+from omg.controllers.hop import HOPMac
 from omg.envs import ENVS, make_env
 from omg.errors import UserError
 from omg.planning.batches import batched
@@ -179,7 +181,7 @@ def test_mapped_loops_end_together_and_give_the_same(on_cpu: bool, monkeypatch: 
 
 
 def test_games_with_goals_are_those_that_can_be_searched() -> None:
-    searchable = {name for name, entry in ENVS.items() if entry.searchable}
+    searchable = {name for name, entry in ENVS.items() if entry.traits.searchable}
     assert searchable == {"stag_hunt", "snowdrift"}
     for name in searchable:
         game: Any = make_env(name)

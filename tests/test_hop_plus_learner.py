@@ -12,12 +12,12 @@ import pytest
 
 from hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, there
 from omg.config import resolve
-from omg.controllers import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.envs import make_env
 from omg.envs.grid import GridGame
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, _columns, _inputs, turned_episodes
-from omg.modules.opponent_models import Prior
 from omg.modules.opponent_models.gaussians import sample
+from omg.modules.opponent_models.prior import Prior
 
 J, D, H = SEATS - 1, 3, 4
 SMALL: dict[str, Any] = {

@@ -15,7 +15,7 @@ from hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, there
 from omg.components import EpisodeBatch
 from omg.envs import make_env
 from omg.learners.hop_plus_measures import subgoal_measures
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 
 J, D, H = SEATS - 1, 3, 4
 

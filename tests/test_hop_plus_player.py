@@ -14,10 +14,12 @@ import pytest
 from jax import Array
 
 from omg.config import Config, adjust, resolve
-from omg.controllers import HOPMac, PlayerView, build_mac
+from omg.controllers import build_mac
+from omg.controllers.base import PlayerView
+from omg.controllers.hop import HOPMac
 from omg.envs import make_env
 from omg.errors import UserError
-from omg.modules.opponent_models import ModelInputs
+from omg.modules.opponent_models.base import ModelInputs
 from omg.planning.inference import Moment
 from omg.planning.minds import Trace
 from omg.planning.search import Roots, grow_trees

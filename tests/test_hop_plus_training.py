@@ -16,7 +16,7 @@ from omg.components.files import name_leaves
 from omg.config import Config, adjust, resolve
 from omg.envs import make_env
 from omg.errors import UserError
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool, PriorCard, load_agent, load_prior, save_prior
 from omg.training.checkpoint import list_checkpoints
 from omg.training.program import Program

@@ -19,8 +19,9 @@ from host_games import FAULTS, worker_processes
 from omg.envs import make_env
 from omg.envs.adapters.host import Seen
 from omg.errors import UserError
-from omg.runners import GamesFailedError, HostRunner, Patience, Played, default_workers, episode_seed
+from omg.runners.host import HostRunner, Played, default_workers, episode_seed
 from omg.runners.worker import split_games
+from omg.runners.workers import GamesFailedError, Patience
 
 GAMES = 5
 LIMIT = 8

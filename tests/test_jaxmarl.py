@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from jax import Array
 
-from omg.controllers.scripted import ScriptedPlayer
+from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs import make_env
 from omg.errors import UserError
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 
 
 class Shooter(ScriptedPlayer):

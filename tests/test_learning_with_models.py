@@ -15,9 +15,13 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.controllers import BasicMAC, PlayerView, TeamDraw
-from omg.learners import QLearner, build_learner
-from omg.modules.opponent_models import OPPONENT_MODELS, ModelInputs
+from omg.controllers.base import PlayerView
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
+from omg.learners import build_learner
+from omg.learners.q import QLearner
+from omg.modules.opponent_models import OPPONENT_MODELS
+from omg.modules.opponent_models.base import ModelInputs
 from played import (
     ONE_SEAT,
     PARTNERS,
@@ -36,7 +40,7 @@ from played import (
 
 D, H = 3, 3
 KEY = jax.random.key(11)
-MODELS = sorted(OPPONENT_MODELS)
+MODELS = sorted(name for name, entry in OPPONENT_MODELS.items() if not entry.traits.absent)
 
 
 def model_learner(model: str, team: TeamDraw | None = ONE_SEAT, **changes: Any) -> QLearner:

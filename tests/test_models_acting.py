@@ -11,19 +11,25 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.controllers import BasicMAC, PlayerView, TeamDraw, TeamPart, TeamPolicy, build_mac, build_squad
+from omg.controllers import build_mac
+from omg.controllers.base import PlayerView
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.modules.opponent_models import OPPONENT_MODELS
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from played import PARTNERS, SPEC, A, B, T, U, config, drawn, episodes, fast_jit
 from tiny import GAME
 
 KEY = jax.random.key(3)
+MODELS = sorted(name for name, entry in OPPONENT_MODELS.items() if not entry.traits.absent)
 
 
 @pytest.mark.parametrize("obs_is_state", [False, True])
 @pytest.mark.parametrize(
-    ("name", "feature"), [*((name, "code") for name in sorted(OPPONENT_MODELS)), ("omg_am", "view")]
+    ("name", "feature"),
+    [*((name, "code") for name in MODELS), ("omg_am", "view")],
 )
 def test_acting_uses_the_features_that_learning_sees(name: str, feature: str, obs_is_state: bool):
     """The actions of `act`, one step at a time, are the best ones by the values unrolled with unrolled features."""

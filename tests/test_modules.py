@@ -12,18 +12,18 @@ import pytest
 from jax import Array
 
 from omg.errors import UserError
-from omg.modules.agents import (
-    AGENTS,
-    AgentSizes,
-    DuelingAgent,
-    IndividualAgent,
-    IndividualRNNAgent,
-    MLPAgent,
-    RNNAgent,
-    as_one_hot,
-)
+from omg.modules.agents import AGENTS
+from omg.modules.agents.base import AgentSizes
+from omg.modules.agents.dueling import DuelingAgent
+from omg.modules.agents.individual import IndividualAgent, IndividualRNNAgent
+from omg.modules.agents.inputs import as_one_hot
+from omg.modules.agents.mlp import MLPAgent
+from omg.modules.agents.rnn import RNNAgent
 from omg.modules.layers import Linear, select_rows
-from omg.modules.mixers import MIXERS, MixerSizes, QMixer, VDNMixer
+from omg.modules.mixers import MIXERS
+from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.qmix import QMixer
+from omg.modules.mixers.vdn import VDNMixer
 from played import drawn, fast_jit
 
 B, T, A, OBS, U, H, F, S = 2, 4, 3, 5, 6, 8, 7, 9
@@ -40,7 +40,7 @@ def inputs(features: int = 0) -> tuple[Any, Any, Any]:
 
 
 def build(name: str, sizes: AgentSizes, seed: int) -> Any:
-    return drawn(jax.eval_shape(lambda: AGENTS[name](sizes, key=jax.random.key(0))), seed)
+    return drawn(jax.eval_shape(lambda: AGENTS[name].build(sizes, key=jax.random.key(0))), seed)
 
 
 def seat_network(agent: Any, seat: int) -> Any:
@@ -275,7 +275,7 @@ def mixer_inputs() -> tuple[Any, Any]:
 
 
 def build_mixer(name: str, sizes: MixerSizes, seed: int) -> Any:
-    return drawn(jax.eval_shape(lambda: MIXERS[name](sizes, key=jax.random.key(0))), seed)
+    return drawn(jax.eval_shape(lambda: MIXERS[name].build(sizes, key=jax.random.key(0))), seed)
 
 
 def slow_qmix(mixer: QMixer, qs: np.ndarray, state: np.ndarray) -> float:

@@ -14,11 +14,11 @@ from omg.config import resolve, write_yaml
 from omg.config.layers import member_config
 from omg.envs.adapters.smac import make_starcraft
 from omg.envs.battle import BattleArgs
-from omg.experiments.plan import parse_plan, read_plan
+from omg.experiments.ledger import Ledger, Part
+from omg.experiments.plan import STAGES, parse_plan, read_plan
 from omg.experiments.pool import copy_pool
 from omg.experiments.processes import Job, run_jobs
 from omg.experiments.runs import known_runs
-from omg.experiments.stages import Ledger, Part
 from omg.names import LONGEST, check_links, file_name, inert, inside
 from omg.pools import Pool, load_agent, load_prior
 from omg.tracking import RunFolder
@@ -108,14 +108,15 @@ def test_links_out_of_an_experiment_are_refused(tmp_path: Path, link: str) -> No
     outside.mkdir()
     (folder / link).parent.mkdir(parents=True)
     (folder / link).symlink_to(outside)
-    said = refusal(lambda: Ledger(folder))
+    made = [entry for stage in STAGES.values() for entry in stage.entries]
+    said = refusal(lambda: Ledger(folder, entries=made))
     assert said.startswith(f"{folder / link}: leads to {outside}, outside {folder}")
     # One that stays inside harms nobody, nor does a link to the folder itself, nor what is not the experiment's.
     (folder / "mine").symlink_to(outside)
     (folder / link).unlink()
     (folder / link).symlink_to(folder)
     (tmp_path / "linked").symlink_to(folder)
-    Ledger(tmp_path / "linked")
+    Ledger(tmp_path / "linked", entries=made)
 
 
 def test_the_plan_and_the_runs_of_an_experiment_are_its_own(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ import pytest
 import omg
 from omg import api
 from omg.cli import main
-from omg.controllers import build_squad
 from omg.controllers.adapted import AdaptedMAC, ObsAdapter
+from omg.controllers.team import build_squad
 from omg.envs import Env, make_env
 from omg.experiments.evaluation import evaluate_runs
 from omg.experiments.plan import parse_plan
 from omg.pools import Pool, load_agent, load_prior
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from omg.tracking import RunFolder
 from omg.training import adapting, obs_adapter
 from omg.training.adapting import adapt_prior, squad_policy

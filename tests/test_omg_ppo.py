@@ -11,10 +11,12 @@ import pytest
 
 from acted import drawn_networks, legal_episodes
 from omg.config import adjust, resolve
-from omg.controllers import TeamDraw
+from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
-from omg.learners import OMGPPOLearner, build_learner
-from omg.modules.critics import CRITICS, CriticSizes
+from omg.learners import build_learner
+from omg.learners.omg_ppo import OMGPPOLearner
+from omg.modules.critics import CRITICS
+from omg.modules.critics.base import CriticSizes
 from played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, B, T, config, drawn, fast_jit, same_bytes
 
 KEY = jax.random.key(3)
@@ -49,7 +51,7 @@ def instead(values: np.ndarray, where: Any, given: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", sorted(CRITICS))
 def test_alternatives_are_valued_after_what_really_came_before(name: str):
     sizes = CriticSizes((4, 2, D), hidden_dim=6, n_agents=3)
-    critic = drawn(jax.eval_shape(lambda: CRITICS[name](sizes, key=KEY)), 1)
+    critic = drawn(jax.eval_shape(lambda: CRITICS[name].build(sizes, key=KEY)), 1)
     rng = np.random.default_rng(0)
     # One part is the same for all seats, another for all steps.
     parts = [rng.normal(size=shape).astype(np.float32) for shape in ((2, 5, 1, 4), (2, 1, 3, 2), (2, 5, 3, D))]

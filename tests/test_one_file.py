@@ -17,9 +17,11 @@ from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
 from omg.config import parse_config
-from omg.controllers import TeamDraw, TeamPart
-from omg.learners import OMGLearner, QState, build_learner
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.learners import build_learner
+from omg.learners.omg import OMGLearner
 from omg.learners.prior import prior_loss
+from omg.learners.q import QState
 from played import drawn_state, fast_jit
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "omg_in_one_file.py"

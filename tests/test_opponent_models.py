@@ -11,11 +11,13 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.envs import EnvSpec
 from omg.learners import build_learner
-from omg.modules.opponent_models import OPPONENT_MODELS, ModelInputs, ModelSizes, ModelTargets, state_value
+from omg.modules.opponent_models import OPPONENT_MODELS
+from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets
 from omg.modules.opponent_models.gaussians import kl_between, kl_to_standard
+from omg.modules.opponent_models.selection import state_value
 from played import OBS, PARTNERS, A, B, S, T, U, config, counted_steps, drawn, episodes, fast_jit
 
 D, H, E = 3, 9, 7
@@ -24,11 +26,11 @@ SIZES = ModelSizes(seen_dim=OBS, obs_dim=OBS, n_actions=U, n_agents=A, feature_d
 SEATS = np.array([[2, 0], [1, 2], [0, 1], [2, 1]], np.int32)
 """Two of the three seats of every episode have a model."""
 KEY = jax.random.key(3)
-MODELS = sorted(OPPONENT_MODELS)
+MODELS = sorted(name for name, entry in OPPONENT_MODELS.items() if not entry.traits.absent)
 
 
 def build(name: str, sizes: ModelSizes = SIZES, seed: int = 0) -> Any:
-    return drawn(jax.eval_shape(lambda: OPPONENT_MODELS[name](sizes, key=jax.random.key(0))), seed)
+    return drawn(jax.eval_shape(lambda: OPPONENT_MODELS[name].build(sizes, key=jax.random.key(0))), seed)
 
 
 def played(width: int = OBS) -> tuple[ModelInputs, ModelTargets, Array]:

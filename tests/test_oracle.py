@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from omg.config import resolve
-from omg.controllers import TeamDraw, TeamPart, TeamPolicy, build_mac, build_squad
+from omg.controllers import build_mac
 from omg.controllers.basic import Foresight
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.oracle import foresee
+from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.errors import UserError
-from omg.modules.opponent_models import state_value
-from omg.runners import play_episodes
+from omg.modules.opponent_models.selection import state_value
+from omg.runners.vector import play_episodes
 from tiny import GAME, tiny_config
 
 HORIZON, GAMES = 3, 6

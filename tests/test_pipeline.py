@@ -20,6 +20,11 @@ from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.processes import Job
 from omg.experiments.results import read_rows, report_files, table_files
+from omg.experiments.stages import Workplace
+from omg.experiments.stages.evaluate import EvaluateStage
+from omg.experiments.stages.pool import PoolStage
+from omg.experiments.stages.prior import PriorStage
+from omg.experiments.stages.report import ReportStage
 from omg.pools.index import Pool
 from omg.tracking import RunFolder
 from plans import PLAN, changed
@@ -40,26 +45,22 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
 
-    def finish(self: Any, where: Path, config: Any) -> None:
+    def finish(place: Workplace, where: Path, config: Any) -> None:
         if where.name == state.stop:
             raise KeyboardInterrupt
         make(where / "run" / "done")
 
-    def prior(self: Any) -> None:
-        make(self.checked.runs("prior") / "run", self.checked.pool / "prior" / "prior.json")
+    def prior(stage: PriorStage) -> None:
+        make(stage.checked.runs("prior") / "run", stage.checked.pool / "prior" / "prior.json")
 
-    fakes = {
-        "_train_pool": lambda self: make(self.checked.pool / "pool.json"),
-        "_train_prior": prior,
-        "_finish": finish,
-        "_write_scores": lambda self, label, file: make(file),
-        "_cross_play": lambda self, file: make(file),
-        "_write_diagnostics": lambda self, label, file: make(file),
-        "_write_tables": lambda self: make(*table_files(self.checked)),
-        "_write_report": lambda self, before: make(*report_files(self.checked)),
-    }
-    for name, work in fakes.items():
-        monkeypatch.setattr(module._Pipeline, name, work)
+    monkeypatch.setattr(Workplace, "finish", finish)
+    monkeypatch.setattr(PoolStage, "train", lambda stage: make(stage.checked.pool / "pool.json"))
+    monkeypatch.setattr(PriorStage, "train", prior)
+    monkeypatch.setattr(EvaluateStage, "write_scores", lambda stage, label, file: make(file))
+    monkeypatch.setattr(EvaluateStage, "write_cross_play", lambda stage, file: make(file))
+    monkeypatch.setattr(EvaluateStage, "write_diagnostics", lambda stage, label, file: make(file))
+    monkeypatch.setattr(EvaluateStage, "write_tables", lambda stage: make(*table_files(stage.checked)))
+    monkeypatch.setattr(ReportStage, "write", lambda stage, before: make(*report_files(stage.checked)))
     return state
 
 
@@ -91,7 +92,7 @@ def go(folder: Path, *words: str, **options: Any) -> list[str]:
     return list(run_pipeline(parse_plan(changed(*words)), folder, quiet=True, **options).done)
 
 
-copied_or_trained = module._Pipeline._train_pool
+copied_or_trained = PoolStage.train
 AFTER = ["evaluate tables", "report"]
 OMG = ["train omg", "evaluate scores omg", "evaluate diagnostics omg", *AFTER]
 SCORES = ["evaluate scores d3qn", "evaluate scores omg", "evaluate scores untrained"]
@@ -102,7 +103,7 @@ ALL = ["pool", "prior", "train d3qn", "train omg", *SCORES, "evaluate cross-play
 def test_a_given_pool_is_copied_and_may_then_go(
     fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module._Pipeline, "_train_pool", copied_or_trained)
+    monkeypatch.setattr(PoolStage, "train", copied_or_trained)
     given = Pool.create(tmp_path / "given", "foraging", GAME, ENV.spec)
     for seed, chosen in ((1, "training"), (2, "heldout")):
         given.add(agent(tmp_path / f"agent_{seed}", seed=seed), chosen)
@@ -263,13 +264,13 @@ def test_a_run_is_begun_continued_or_left_alone(
         folder.set_status(status)
     said: list[str] = []
     whole: Any = SimpleNamespace(screen=None, quiet=True, ledger=SimpleNamespace(say=said.append))
-    module._Pipeline._finish(whole, tmp_path / "runs", lambda: config)
+    Workplace.finish(whole, tmp_path / "runs", lambda: config)
     wanted = {"resume": ("resume", tmp_path / "runs" / "one"), "train": ("train", config)}
     assert calls == ([wanted[expected]] if expected else [])
     if expected:
         outcome.status = "interrupted"
         with pytest.raises(KeyboardInterrupt):
-            module._Pipeline._finish(whole, tmp_path / "runs", lambda: config)
+            Workplace.finish(whole, tmp_path / "runs", lambda: config)
         assert said == ["continue with the same command"]
 
 
@@ -360,8 +361,7 @@ def test_a_new_title_makes_a_new_report_and_nothing_else(finished: PipelineResul
 def test_the_demo_is_the_preset_quick(
     fake: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("summary", "comparison"):
-        monkeypatch.setattr(PipelineResult, name, [])
+    monkeypatch.setattr(PipelineResult, "shown", [])
     assert main(["demo", "--output", str(tmp_path / "out"), "--quiet"]) == 0
     assert f"Report: {tmp_path / 'out' / 'report.html'}" in capsys.readouterr().out
     assert read_plan(tmp_path / "out") == read_plan(demo.PRESET)

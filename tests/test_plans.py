@@ -9,8 +9,9 @@ import pytest
 from omg.cli import main
 from omg.experiments.pipeline import run_pipeline
 from omg.experiments.plan import parse_plan, preset_names, preset_summary, read_plan
-from omg.experiments.plan_check import check_plan, team_name
+from omg.experiments.plan_check import check_plan
 from omg.experiments.pool import copy_pool
+from omg.experiments.stages.train import team_name
 from omg.pools.index import Pool
 from plans import PLAN, changed
 from pool_members import ENV, agent

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from omg.components.files import checksum
-from omg.controllers.scripted import ScriptedPlayer
+from omg.controllers.scripted.base import ScriptedPlayer
 from omg.pools import Agent
 from omg.pools import index as pool_index
 from omg.pools.index import Measure, Member, Pool

@@ -14,11 +14,12 @@ import pytest
 from acted import dense, drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers import BasicMAC, TeamDraw
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
-from omg.learners import PPOLearner, PPOState, build_learner
+from omg.learners import build_learner
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
-from omg.learners.ppo import rescaled
+from omg.learners.ppo import PPOLearner, PPOState, rescaled
 from omg.training.program import Program
 from played import (
     LENGTHS,

@@ -13,10 +13,10 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch, view_mask
-from omg.controllers import TeamDraw, TeamPart
-from omg.learners import PriorLearner, PriorState, build_learner
-from omg.learners.prior import prior_loss
-from omg.modules.opponent_models import InputStatistics, Prior
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.learners import build_learner
+from omg.learners.prior import PriorLearner, PriorState, prior_loss
+from omg.modules.opponent_models.prior import InputStatistics, Prior
 from played import (
     OBS,
     SPEC,

@@ -14,15 +14,19 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.config import PLANNERS, SUBGOAL_LEARNERS, Config
-from omg.controllers import BasicMAC, TeamDraw, build_mac
+from omg.config import Config
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
 from omg.envs.base import Observation
 from omg.errors import UserError
-from omg.learners import LEARNERS, PriorState, QLearner, QState, build_learner
+from omg.learners import LEARNERS, build_learner
 from omg.learners.optimisers import clip_by_norm, torch_rmsprop
-from omg.learners.q import next_values
+from omg.learners.prior import PriorState
+from omg.learners.q import QLearner, QState, next_values
 from omg.modules.agents import AGENTS
 from omg.modules.mixers import MIXERS
+from omg.registry import ModelTraining
 from played import (
     OBS,
     ONE_SEAT,
@@ -316,10 +320,14 @@ def test_unknown_names_are_refused():
 
 
 # Players that search need a game that can be searched; `test_hop_learner` has one.
-@pytest.mark.parametrize("name", sorted(set(LEARNERS) - set(PLANNERS)))
+@pytest.mark.parametrize("name", sorted(name for name, entry in LEARNERS.items() if not entry.traits.plans))
 def test_learning_starts_with_equal_networks(name: str):
     model = (
-        "omg_am" if name in (*SUBGOAL_LEARNERS, "am_learner") else "liam_am" if name == "q_learner_4am" else "none_am"
+        "omg_am"
+        if LEARNERS[name].traits.models is ModelTraining.SUBGOALS
+        else "liam_am"
+        if name == "q_learner_4am"
+        else "none_am"
     )
     mixer = "qmix" if name == "q_learner" else None
     learner = build_learner(config(learner=name, mixer=mixer, am_model=model), SPEC)

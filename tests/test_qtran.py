@@ -15,9 +15,12 @@ import pytest
 from acted import dense, legal_episodes, perceptron, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers import BasicMAC, TeamDraw
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
-from omg.learners import QState, QTranLearner, build_learner
+from omg.learners import build_learner
+from omg.learners.q import QState
+from omg.learners.qtran import QTranLearner
 from played import (
     ONE_SEAT,
     SPEC,

@@ -10,41 +10,40 @@ import pytest
 
 from omg.components import SELECTORS
 from omg.components.replay import FLOAT_TYPES
-from omg.config import adjust, algorithm_names, playable_games, resolve
-from omg.config.runner_rules import RUNNER_RULES, RunnerRules
-from omg.config.sections import NAMES
-from omg.controllers import CONTROLLERS, MANNERS
+from omg.config import Config, adjust, algorithm_names, playable_games, resolve
+from omg.controllers import ACTION_SELECTORS
+from omg.controllers.draw import MANNERS
 from omg.envs import ENVS
 from omg.errors import UserError
-from omg.learners import LEARNERS
-from omg.modules.agents import AGENTS
-from omg.modules.mixers import MIXERS
-from omg.modules.opponent_models import NO_MODEL, OPPONENT_MODELS
+from omg.planning import INFERENCES
 from omg.pools import SETS
-from omg.runners import RUNNERS, RunnerKind, play_episodes, register_runner
-from omg.tracking import TRACKERS
+from omg.registry import RunnerTraits, Traits, registries
+from omg.registry.keys import words_of
+from omg.runners import RUNNERS, register_runner
+from omg.runners.kinds import RunnerKind
+from omg.runners.vector import play_episodes
 from omg.training.program import Program
 
 
 def test_words_of_the_configuration_are_the_keys_of_the_registries():
-    for key, registry in (
-        ("agent", AGENTS),
-        ("mixer", MIXERS),
-        ("mac", CONTROLLERS),
-        ("learner", LEARNERS),
+    for key, found in registries().items():
+        assert found.key == key
+        assert all(entry.summary and isinstance(entry.traits, Traits) for entry in found.values()), key
+        assert all(entry.build is not None for entry in found.values()), key
+        if key in Config.model_fields and key != "env":
+            assert set(words_of(key, Config.model_fields[key])) == set(found), key
+    for key, words in (
         ("buffer_dtype", FLOAT_TYPES),
-        ("am_model", {NO_MODEL, *OPPONENT_MODELS}),
         ("team_draw", MANNERS),
         ("pool_set", SETS),
-        ("tracker", TRACKERS),
-        ("runner", RUNNERS),
+        ("hop_model", INFERENCES),
     ):
-        assert set(NAMES[key]) == set(registry), key
+        assert set(words_of(key, Config.model_fields[key])) == set(words), key
     # COMA's other selector is chosen by mask_before_softmax.
-    assert {*NAMES["action_selector"], "multinomial_late_mask"} == set(SELECTORS)
+    assert {*ACTION_SELECTORS, "multinomial_late_mask"} == set(SELECTORS)
 
 
-OWN_GAMES = [name for name, entry in ENVS.items() if not entry.foreign]
+OWN_GAMES = [name for name, entry in ENVS.items() if not entry.traits.foreign]
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -97,11 +96,7 @@ def test_every_algorithm_and_every_game_runs(algorithm: str, env: str):
     assert all((metric.shape, metric.dtype) == ((2,), jnp.float32) for metric in examined.values())
 
 
-def test_a_fourth_runner_can_be_added_from_outside(monkeypatch: pytest.MonkeyPatch):
-    for table in (RUNNERS, RUNNER_RULES):
-        # Set and deleted, so that it is gone again after the test.
-        monkeypatch.setitem(table, "noted", None)
-        monkeypatch.delitem(table, "noted")
+def test_a_fourth_runner_can_be_added_from_outside(request: pytest.FixtureRequest):
     games: list[int] = []
 
     def play(env: Any, policy: Any, key: Any, num_envs: int, epsilon: Any, **options: Any) -> Any:
@@ -111,7 +106,8 @@ def test_a_fourth_runner_can_be_added_from_outside(monkeypatch: pytest.MonkeyPat
     settings = {"runner": "noted", "batch_size_run": 3, "test_nepisode": 7, "env_args.episode_limit": 8}
     with pytest.raises(UserError, match=r"Unknown runner 'noted'\. Allowed: episode, parallel, vector"):
         resolve("iql", "toy_grid", settings)
-    register_runner("noted", RunnerKind("notes how many games it plays", RunnerRules(), play=play))
+    register_runner("noted", RunnerKind(play=play), RunnerTraits(), "notes how many games it plays")
+    request.addfinalizer(lambda: RUNNERS.remove("noted"))
     config, notes = adjust(resolve("iql", "toy_grid", settings).config, has_gpu=True)
     assert notes == ["test_nepisode: 7 -> 6, a multiple of batch_size_run=3."]
     program = Program(config)
@@ -121,4 +117,4 @@ def test_a_fourth_runner_can_be_added_from_outside(monkeypatch: pytest.MonkeyPat
     jax.eval_shape(program.test, state)
     assert set(games) == {3, 6}
     with pytest.raises(UserError, match="there is a runner 'noted' already"):
-        register_runner("noted", RunnerKind("again", RunnerRules()))
+        register_runner("noted", RunnerKind(), RunnerTraits())

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from omg.components import loss_mask
-from omg.controllers import Lineup
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.base import Lineup
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import EnvSpec, Observation, Outcome, make_env
-from omg.runners import Rollout, any_over, play_episodes
+from omg.runners.vector import Rollout, any_over, play_episodes
 from tiny import GAME
 
 LIMIT, GAMES = 6, 32

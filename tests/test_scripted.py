@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import pytest
 
 from omg.components.selectors import random_legal
-from omg.controllers import PlayerView
-from omg.controllers.scripted import SCRIPTED, ScriptedPlayer, build_scripted, scripted_names
+from omg.controllers.base import PlayerView
+from omg.controllers.scripted import SCRIPTED, build_scripted, scripted_names
+from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs import ENVS, Env, Observation, make_env
 from omg.envs.battle import Battle, BattleArgs
 from omg.envs.foraging import Foraging, ForagingArgs
 from omg.envs.foraging.env import EAST, LOAD, NORTH, SOUTH, STAY, WEST
 from omg.errors import UserError
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from test_battle_layout import place
 from test_foraging import one_game
 
@@ -242,7 +243,7 @@ def test_foragers_search_when_they_see_nothing():
 
 def test_every_game_has_a_random_player_and_every_script_a_game():
     assert all("random" in scripted_names(env) for env in ENVS)
-    assert all(set(entry.envs) <= set(ENVS) and entry.summary for entry in SCRIPTED.values())
+    assert all(set(entry.traits.envs) <= set(ENVS) and entry.summary for entry in SCRIPTED.values())
     assert scripted_names("sc2") == ["random", "attack_nearest", "attack_weakest", "stand"]
 
 

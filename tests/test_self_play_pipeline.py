@@ -15,10 +15,8 @@ import pytest
 from hunted import GAME
 from omg.cli.experiments import print_verdict
 from omg.evaluation.statistics import score_interval
-from omg.experiments import pipeline as module
-from omg.experiments import self_play
 from omg.experiments.adaptation import Meeting
-from omg.experiments.adaptation_stage import AdaptationStage
+from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import Plan, parse_plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
@@ -30,6 +28,11 @@ from omg.experiments.results import (
     self_play_files,
     table_files,
 )
+from omg.experiments.stages import Workplace
+from omg.experiments.stages.adapt import AdaptStage
+from omg.experiments.stages.evaluate import EvaluateStage
+from omg.experiments.stages.pool import PoolStage
+from omg.experiments.stages.report import ReportStage
 from omg.pools import load_agent
 from omg.report.page import report_input, write_markdown, write_page
 from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
@@ -186,7 +189,7 @@ def test_without_an_evaluation_the_verdict_is_about_self_play_and_first_episodes
         for mate in range(3)
         for episode in (1, 2)
     ]
-    report = report_input("t", [], "score", "b", ["a", "c"], self_play=rows, adaptation=episodes)
+    report = report_input("t", [], "score", "b", ["a", "c"], self_play=rows, adaptation=adaptation_chapter(episodes))
     assert [(row["baseline"], row["group"], row["verdict"]) for row in report.comparison] == [
         ("a", "self_play", "better"),
         ("a", "first_episodes", "no difference shown"),
@@ -224,20 +227,16 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
 
-    works = {
-        "_train_pool": lambda self: make(self.checked.pool / "pool.json"),
-        "_finish": lambda self, where, config: make(where / "run" / "done"),
-        "_write_scores": lambda self, label, file: make(file),
-        "_write_tables": lambda self: make(*table_files(self.checked)),
-        "_write_report": lambda self, before: make(*report_files(self.checked)),
-    }
-    for name, work in works.items():
-        monkeypatch.setattr(module._Pipeline, name, work)
-    monkeypatch.setattr(self_play, "_write", lambda checked: make(*self_play_files(checked)))
-    monkeypatch.setattr(AdaptationStage, "_write_tables", lambda self: make(*adaptation_files(self.checked)))
-    monkeypatch.setattr(AdaptationStage, "_agent", lambda self, label: list)
+    monkeypatch.setattr(Workplace, "finish", lambda place, where, config: make(where / "run" / "done"))
+    monkeypatch.setattr(PoolStage, "train", lambda stage: make(stage.checked.pool / "pool.json"))
+    monkeypatch.setattr(EvaluateStage, "write_scores", lambda stage, label, file: make(file))
+    monkeypatch.setattr(EvaluateStage, "write_tables", lambda stage: make(*table_files(stage.checked)))
+    monkeypatch.setattr(EvaluateStage, "write_self_play", lambda stage: make(*self_play_files(stage.checked)))
+    monkeypatch.setattr(AdaptStage, "write_tables", lambda stage: make(*adaptation_files(stage.checked)))
+    monkeypatch.setattr(AdaptStage, "agent_rows", lambda stage, label: [])
     stand_in: Any = SimpleNamespace(random_rows=list)
-    monkeypatch.setattr(AdaptationStage, "meeting", stand_in)
+    monkeypatch.setattr(AdaptStage, "meeting", stand_in)
+    monkeypatch.setattr(ReportStage, "write", lambda stage, before: make(*report_files(stage.checked)))
 
 
 ADAPTED = ["adapt ppo", "adapt other", "adapt random", "adapt tables"]

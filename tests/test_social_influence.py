@@ -14,9 +14,11 @@ import pytest
 from acted import drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config
-from omg.controllers import BasicMAC, TeamDraw
-from omg.learners import InfluenceLearner, PPOState, build_learner
-from omg.learners.influence import influence_of
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
+from omg.learners import build_learner
+from omg.learners.influence import InfluenceLearner, influence_of
+from omg.learners.ppo import PPOState
 from played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, A, B, T, U, config, counted_steps, drawn, fast_jit, same_bytes
 
 KEY = jax.random.key(9)

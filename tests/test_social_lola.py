@@ -17,8 +17,8 @@ from omg.components import EpisodeBatch
 from omg.config import adjust, resolve
 from omg.envs.base import EnvSpec
 from omg.errors import UserError
-from omg.learners import LOLALearner, PPOLearner
-from omg.learners.lola import reactions
+from omg.learners.lola import LOLALearner, reactions
+from omg.learners.ppo import PPOLearner
 from played import ONE_SEAT, SPEC, A, B, T, config, fast_jit, same_bytes
 
 KEY = jax.random.key(9)

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from omg.envs import make_env
-from omg.modules.agents import AGENTS, AgentSizes
+from omg.modules.agents import AGENTS
+from omg.modules.agents.base import AgentSizes
 from omg.modules.convolutions import Conv3x3
-from omg.modules.critics import CRITICS, CriticSizes, SeatNetworks
+from omg.modules.critics import CRITICS
+from omg.modules.critics.base import CriticSizes
+from omg.modules.critics.parts import SeatNetworks
 from omg.modules.maps import FILTERS, MapEncoder, encoded_dim
 from played import drawn, fast_jit
 
@@ -87,7 +90,7 @@ def test_several_convolutions_at_once_are_each_its_own():
 
 @pytest.mark.parametrize("name", ["conv", "idv_conv"])
 def test_agents_look_at_the_map_and_read_the_rest(name: str):
-    agent, obs = build(lambda: AGENTS[name](SIZES, key=jax.random.key(0))), observations()
+    agent, obs = build(lambda: AGENTS[name].build(SIZES, key=jax.random.key(0))), observations()
     nothing = np.full((B, T, A), -1)
     unroll = fast_jit(lambda agent, obs: agent.head(agent.unroll(agent.embed(obs, nothing), agent.initial(B))))
     outputs = np.asarray(unroll(agent, obs))
@@ -106,7 +109,7 @@ def test_agents_look_at_the_map_and_read_the_rest(name: str):
 
 
 def test_numbers_behind_the_map_may_enter_one_hot():
-    agent = build(lambda: AGENTS["conv"](SIZES._replace(one_hot=1), key=jax.random.key(0)))
+    agent = build(lambda: AGENTS["conv"].build(SIZES._replace(one_hot=1), key=jax.random.key(0)))
     assert agent.fc1.weight.shape[0] == FILTERS[-1] * 12 + 3 * REST
     obs, last = observations(), np.zeros((B, T, A), np.int32)
     embed = fast_jit(lambda agent, obs: agent.embed(obs, last))
@@ -121,7 +124,7 @@ def test_numbers_behind_the_map_may_enter_one_hot():
 @pytest.mark.parametrize("name", ["conv", "idv_conv"])
 def test_critics_look_at_the_map(name: str):
     sizes = CriticSizes((OBS, 2), hidden_dim=6, n_agents=A, map_shape=SHAPE)
-    critic = build(lambda: CRITICS[name](sizes, key=jax.random.key(0)))
+    critic = build(lambda: CRITICS[name].build(sizes, key=jax.random.key(0)))
     obs, more = observations(), np.random.default_rng(3).normal(size=(1, T, 1, 2)).astype(np.float32)
     values = np.asarray(fast_jit(lambda critic, parts: critic(parts))(critic, (obs, more)))
     for b, t, seat in np.ndindex(B, T, A):

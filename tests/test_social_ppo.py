@@ -10,7 +10,7 @@ import pytest
 
 from acted import drawn_networks, legal_episodes
 from omg.config import resolve
-from omg.learners import PPOLearner, PPOState
+from omg.learners.ppo import PPOLearner, PPOState
 from played import SPEC, A, config, edited, fast_jit, same_bytes
 
 KEY = jax.random.key(9)

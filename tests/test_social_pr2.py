@@ -14,11 +14,12 @@ import pytest
 from acted import drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers import BasicMAC, TeamDraw
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
 from omg.envs.base import EnvSpec
 from omg.errors import UserError
-from omg.learners import PR2Learner, PR2State, build_learner
-from omg.learners.pr2 import draw_answers
+from omg.learners import build_learner
+from omg.learners.pr2 import PR2Learner, PR2State, draw_answers
 from played import ONE_SEAT, PARTNERS, SPEC, A, B, T, U, behind_the_end, config, counted_steps, fast_jit, same_bytes
 
 KEY = jax.random.key(9)

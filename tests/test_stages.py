@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from omg.experiments import pipeline as module
-from omg.experiments.results import read_rows
-from omg.experiments.stages import Ledger, Part
+from omg.experiments.ledger import Ledger, Part
+from omg.experiments.pipeline import plan_parts
+from omg.experiments.plan import SECTIONS, STAGES, parse_plan
+from omg.experiments.plan_check import check_plan
+from omg.experiments.results import read_rows, write_rows
+from omg.experiments.stages import Workplace
+from plans import changed
 from refusing import refusal
 
 
@@ -80,8 +85,8 @@ def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> N
     script = f"""
 import os, signal
 from pathlib import Path
+from omg.experiments.ledger import Ledger, Part
 from omg.experiments.results import write_rows
-from omg.experiments.stages import Ledger, Part
 
 folder = Path({str(tmp_path)!r})
 table = folder / "scores.csv"
@@ -100,7 +105,7 @@ Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
 
     def work() -> None:
         calls.append("again")
-        module.write_rows(table, [{"mean": 1.5}], ("mean",))
+        write_rows(table, [{"mean": 1.5}], ("mean",))
 
     again = Part("evaluate", "scores omg", {}, (table,), work)
     record = Ledger(tmp_path).record(again)
@@ -109,3 +114,23 @@ Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
     assert Ledger(tmp_path).run(again)
     assert read_rows(table) == [{"mean": 1.5}]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "stages"]
+
+
+def test_every_stage_keeps_to_its_files_and_needs_only_what_is_before_it(tmp_path: Path) -> None:
+    assert list(STAGES) == ["pool", "prior", "train", "evaluate", "adapt", "report"]
+    for section in SECTIONS.values():
+        assert all(field.description for field in section.model_fields.values())
+    checked = check_plan(parse_plan(changed("adaptation.episodes=4", "agents.d3qn.self_play=true")), tmp_path)
+    parts = plan_parts(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1))
+    assert list(dict.fromkeys(part.stage for part in parts)) == list(STAGES)
+    assert len({part.title for part in parts}) == len(parts)
+    for index, part in enumerate(parts):
+        assert part.makes
+        assert {path.relative_to(tmp_path).parts[0] for path in part.makes} <= set(STAGES[part.stage].entries)
+        assert all(need in parts[:index] for need in part.needs)
+    # Everything is shown in the end: a change anywhere reaches the report, or what reaches it.
+    reached = {part.title for part in parts[-1].needs}
+    for part in reversed(parts[:-1]):
+        if part.title in reached:
+            reached |= {need.title for need in part.needs}
+    assert reached == {part.title for part in parts[:-1]}

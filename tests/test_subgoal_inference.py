@@ -10,17 +10,18 @@ import numpy as np
 from omg.evaluation import (
     MemberName,
 )
+from omg.evaluation.tables import MetricRow
 from omg.experiments import inference
 
 
-def played(rng: np.random.Generator, teams: int = 4, each: int = 8, slots: int = 9) -> inference.Played:
+def played(rng: np.random.Generator, teams: int = 4, each: int = 8, slots: int = 9) -> inference.InferredGames:
     """Games whose views wander at random, of unequal lengths; the subgoal is the view three steps ahead."""
     games = teams * each
     seen = rng.normal(size=(games, slots, 5)).cumsum(axis=1)
     length = rng.integers(4, slots, games)
     ahead = np.minimum(np.arange(slots) + 3, length[:, None])
     future = np.take_along_axis(seen, ahead[..., None], axis=1)
-    return inference.Played(seen, future, length, np.repeat(np.arange(teams), each))
+    return inference.InferredGames(seen, future, length, np.repeat(np.arange(teams), each))
 
 
 def test_probes_find_what_is_in_the_subgoal_and_not_in_the_view() -> None:
@@ -65,7 +66,7 @@ def test_only_played_steps_are_looked_at_and_no_more_than_asked_for() -> None:
 def test_metrics_of_training_become_rows() -> None:
     names = {"omg_offset_1": 0.75, "omg_offset_2": 0.25, "omg_offset_mean": 1.25, "test_zero_score_drop": 0.5}
     metrics = [
-        {"seed": seed, "t_env": t_env, "name": name, "value": value if t_env else 9.0}
+        MetricRow(seed=seed, t_env=t_env, name=name, value=value if t_env else 9.0)
         for seed in (1, 2, 3)
         for t_env in (0, 100)
         for name, value in names.items()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from omg.evaluation.measures import subgoal_hit_ratio
-from omg.learners import OMGLearner, build_learner
+from omg.learners import build_learner
+from omg.learners.omg import OMGLearner
 from omg.learners.subgoal_measures import TOLERANCE, hit_ratio, probe_accuracy
 from played import (
     LENGTHS,

@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 
 from omg.components.selectors import greedy
 from omg.config import resolve
-from omg.controllers import LEARNER, MANNERS, Lineup, PlayerView, TeamDraw, TeamPart, TeamPolicy, build_mac, build_squad
-from omg.controllers.scripted import ScriptedPlayer
+from omg.controllers import build_mac
+from omg.controllers.base import Lineup, PlayerView
+from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
+from omg.controllers.scripted.base import ScriptedPlayer
+from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.envs.base import Observation
 

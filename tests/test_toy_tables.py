@@ -17,6 +17,7 @@ from omg.envs.toy_grid import ToyGridArgs
 from omg.envs.toy_grid.env import EAST, NORTH, SOUTH, STAY, WEST
 from omg.envs.toy_grid.tables import belief_by_cell, race_tables, reachable
 from omg.errors import UserError
+from omg.evaluation.tables import ToyRow
 from omg.learners.tabular import (
     CONTEXTS,
     Context,
@@ -31,7 +32,6 @@ from omg.learners.tabular import (
     update,
 )
 from omg.report.toy import (
-    COLUMNS,
     curve,
     episodes_until_good,
     median_band,
@@ -275,7 +275,7 @@ def test_medians_and_intervals_by_hand() -> None:
 def test_games_until_good_play() -> None:
     shares = {0: (0.5, 0.95, 0.2), 1: (0.1, 0.2, 0.3)}
     rows = [
-        dict(zip(COLUMNS, ("own", "action", seed, episodes, "of_optimum", value), strict=True))
+        ToyRow(view="own", context="action", seed=seed, episodes=episodes, metric="of_optimum", value=value)
         for seed, values in shares.items()
         for episodes, value in zip((10, 20, 40), values, strict=True)
     ]
@@ -307,7 +307,7 @@ def test_command_prints_and_writes(
     assert (tmp_path / "new" / "toy.png").read_bytes().startswith(b"\x89PNG")
     rows = (tmp_path / "new" / "toy.csv").read_text().splitlines()
     points = len({row.split(",")[3] for row in rows[1:]})
-    assert rows[0] == ",".join(COLUMNS)
+    assert rows[0] == ",".join(ToyRow.names())
     assert len(rows) - 1 == points * SEEDS * len(LEARNED) * (2 + 3), "two metrics in one view, three in the other"
 
 
@@ -324,7 +324,7 @@ def test_command_refuses_what_cannot_be(tmp_path: Path) -> None:
 
 def test_sizes_of_the_tables() -> None:
     rows = [
-        dict(zip(COLUMNS, (view, context, 0, 10, "of_optimum", 1.0), strict=True))
+        ToyRow(view=view, context=context, seed=0, episodes=10, metric="of_optimum", value=1.0)
         for view in ("own", "joint")
         for context in CONTEXTS
     ]

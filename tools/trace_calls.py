@@ -17,6 +17,7 @@ import argparse
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -62,7 +63,7 @@ class Walk:
     def counts(self) -> tuple[int, int, int]:
         """Functions, files, switches."""
         files = [file for file, _ in self.calls]
-        switches = sum(before != after for before, after in zip(files, files[1:], strict=False))
+        switches = sum(before != after for before, after in pairwise(files))
         return len(set(self.calls)), len(set(files)), switches
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from omg.api import Agent, Run, Table, evaluate, load, make, plot, resume, train
@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 __all__ = ["Agent", "Run", "Table", "UserError", "evaluate", "load", "make", "plot", "resume", "train"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Loads the API on first use, so that `omg --help` does not wait for JAX."""
     if name == "UserError":
         from omg.errors import UserError

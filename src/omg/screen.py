@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TextIO, cast
 
 
 class _Forgiving:
@@ -28,7 +28,7 @@ class _Forgiving:
         with self._silenced_by_failure():
             self._stream.flush()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
     @contextlib.contextmanager
@@ -46,7 +46,7 @@ def forgiving_output() -> Iterator[None]:
     """In this block what cannot be printed is left out, and the work goes on."""
     given = sys.stdout, sys.stderr
     # A process that was started without them has None, which `print` knows.
-    forgiving: Any = [stream and _Forgiving(stream) for stream in given]
+    forgiving = [stream and cast(TextIO, _Forgiving(stream)) for stream in given]
     sys.stdout, sys.stderr = forgiving
     try:
         yield

@@ -23,8 +23,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from types import FrameType
-from typing import Any
+from typing import TypeAlias, TypeVar
 
+Result = TypeVar("Result")
+Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
+"""Of a signal, as `signal.signal` has it."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _AGAIN_SECONDS = 1.0
 """SIGTERM and SIGHUP count again after this time."""
@@ -128,9 +131,9 @@ def ends_by_signal() -> Iterator[None]:
         watch.close()
 
 
-def side_by_side(work: Sequence[Callable[[], Any]]) -> list[Any]:
+def side_by_side(work: Sequence[Callable[[], Result]]) -> list[Result]:
     """The results of several calls, each in a thread of its own. A signal does not wait until they are back."""
-    futures: list[Future[Any]] = [Future() for _ in work]
+    futures: list[Future[Result]] = [Future() for _ in work]
     for one, future in zip(work, futures, strict=True):
         threading.Thread(target=_fulfil, args=(one, future), daemon=True).start()
     try:
@@ -141,14 +144,14 @@ def side_by_side(work: Sequence[Callable[[], Any]]) -> list[Any]:
         raise
 
 
-def _fulfil(work: Callable[[], Any], future: Future[Any]) -> None:
+def _fulfil(work: Callable[[], Result], future: Future[Result]) -> None:
     try:
         future.set_result(work())
     except BaseException as error:
         future.set_exception(error)
 
 
-def _leave_behind(futures: list[Future[Any]], number: int) -> None:
+def _leave_behind(futures: list[Future[Result]], number: int) -> None:
     if not all(future.done() for future in futures):
         _leave(exit_code(number))
 
@@ -210,7 +213,7 @@ class _Watch:
         self.stop: Stop | None = None
         self._arrivals = _Arrivals()
         self._handled = {"first": threading.Event(), "again": threading.Event()}
-        self._previous: dict[int, Any] = {}
+        self._previous: dict[int, Handler] = {}
 
     def open(self) -> None:
         self._ears, self._mouth = socket.socketpair()

@@ -103,12 +103,12 @@ def _game(random: Random) -> str:
 def assignment(random: Random) -> tuple[str, str]:
     """A key of the configuration or of a game, and a value: a likely one, or a strange one."""
     from omg.config import Config
-    from omg.config.sections import NAMES
     from omg.envs import ENVS
+    from omg.registry.keys import words_of
 
     if random.random() < 0.3:
-        entry = ENVS[random.choice([name for name, entry in ENVS.items() if not entry.foreign])]
-        options = list(entry.args.model_fields)
+        entry = ENVS[random.choice([name for name, entry in ENVS.items() if not entry.traits.foreign])]
+        options = list(entry.traits.args.model_fields)
         key = f"env_args.{random.choice(options)}"
     else:
         key = random.choice(list(Config.model_fields))
@@ -117,8 +117,9 @@ def assignment(random: Random) -> tuple[str, str]:
         return key, word(random)
     if kind < 0.6:
         return key, random.choice(("0", "1", "2", "4", "8", "100", "0.5", "0.1", "True", "False", "None", "3e9", "1e6"))
-    if key in NAMES:
-        return key, random.choice(list(NAMES[key]))
+    words = words_of(key, Config.model_fields[key]) if key in Config.model_fields else ()
+    if words:
+        return key, random.choice(list(words))
     return key, random.choice(
         ("8m", "3m", "27m_vs_30m", "run", "pool", "prior", "agent", "file", "missing", "5", word(random))
     )

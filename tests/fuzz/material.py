@@ -116,7 +116,7 @@ class Material:
         import numpy as np
 
         from omg.envs import make_env
-        from omg.modules.opponent_models import Prior
+        from omg.modules.opponent_models.prior import Prior
         from omg.pools import PriorCard, save_prior
 
         spec = make_env(config.env, **config.env_args).spec

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from cards import edit_card, edit_json, seal, seal_member
 from omg.components.files import checksum, write_json
 from omg.config import write_yaml
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 from omg.pools import PriorCard, save_prior
 from omg.tracking import RunFolder
 from plans import PLAN

@@ -16,8 +16,8 @@ from hostile import HOSTILE, MEMBER, READ_BY, Kit, make_kit
 
 import omg
 from omg.cli import main
-from omg.envs import EnvEntry
 from omg.errors import UserError
+from omg.registry import Entry
 from omg.training.hosted import HostProgram
 from omg.training.program import Program
 from tiny import GAME
@@ -129,9 +129,9 @@ def test_a_hostile_folder_does_nothing(
     for program in (Program, HostProgram):
         monkeypatch.setattr(program, "compile", _never)
     built: list[str] = []
-    build = EnvEntry.build.fget
+    build = Entry.build.fget
     assert build is not None
-    monkeypatch.setattr(EnvEntry, "build", property(lambda entry: built.append(entry.module) or build(entry)))
+    monkeypatch.setattr(Entry, "build", property(lambda entry: built.append(entry.implementation) or build(entry)))
     before, honest = contents(kit.victim), contents(kit.path("pool"))
     for template in COMMANDS[kind]:
         if template[0] not in READ_BY.get((name, kind), template):

@@ -13,14 +13,14 @@ from rich.console import Console
 
 from omg.api.playing import evaluate, load
 from omg.api.run import Run
-from omg.config import Config, adjust, check_stored, resolve
+from omg.config import Config, adjust, check_stored, config_fields, resolve
 from omg.config.old_words import is_old_key
 from omg.config.schema import unknown_key
 from omg.envs import ENVS, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
 from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, PriorCard, save_agent, save_prior
 from omg.report.replays import REPLAYS, check_replays, write_replays
 from omg.stopping import Stop
@@ -63,7 +63,7 @@ def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
     """
     words = {key: env_args[key] for key in OPTIONS.get(api, ()) if key in env_args}
     if words and env in ENVS:  # Foreign games have options of the same names and meaning, and are given them too.
-        own = ENVS[env].args.model_fields
+        own = ENVS[env].traits.args.model_fields
         env_args = {key: value for key, value in env_args.items() if key not in words or key in own}
     vouch(env_args)
     return adapt(make_env(env, **env_args), api, seed, **words)
@@ -84,11 +84,11 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
         TypeError: `config` or `env` is no name.
     """
     _check_names(config, env)
-    overrides = {key: value for key, value in settings.items() if key in Config.model_fields or is_old_key(key)}
+    overrides = {key: value for key, value in settings.items() if key in config_fields() or is_old_key(key)}
     game = resolve(None, env).config.env
     options = {key: value for key, value in settings.items() if key not in overrides}
     for key in options:
-        if key not in ENVS[game].args.model_fields:
+        if key not in ENVS[game].traits.args.model_fields:
             raise unknown_key(key, game)
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
     resolved = resolve(config, env, overrides)

@@ -11,7 +11,7 @@ from omg.config import Config
 from omg.envs import make_stored_env
 from omg.errors import UserError
 from omg.pools import Agent
-from omg.runners import OWN_RETURN
+from omg.runners.vector import OWN_RETURN
 from omg.tracking import RunFolder, Table, load_seeds
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextvars import copy_context
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import typer
 from typer.core import TyperGroup
@@ -43,7 +43,7 @@ class _EndedError(Exception):
 
 
 class _Commands(TyperGroup):
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:  # Its class is Click's or a copy of it, depending on the version of Typer.
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -176,11 +176,25 @@ def _check_command(words: Sequence[str]) -> None:
         raise unknown_name("command", words[0], command_names())
 
 
-def _usage_message(error: Any) -> str:
+@runtime_checkable
+class _Explained(Protocol):
+    """What all errors of Click have."""
+
+    def format_message(self) -> str: ...
+
+
+@runtime_checkable
+class _Placed(Protocol):
+    """What those have that know which command they are about."""
+
+    ctx: typer.Context | None
+
+
+def _usage_message(error: Exception) -> str:
     """Click's own words about a command line it cannot read, and where to look."""
-    context = getattr(error, "ctx", None)
+    context = error.ctx if isinstance(error, _Placed) else None
     hint = f" See `{context.command_path} --help`." if context else ""
-    message = error.format_message().rstrip(".")
+    message = (error.format_message() if isinstance(error, _Explained) else str(error)).rstrip(".")
     return f"{message}{'' if message.endswith('?') else '.'}{hint}"
 
 

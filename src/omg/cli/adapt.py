@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import TrustOption
 from omg.cli.progress import show_progress
-from omg.cli.tables import print_lines, print_table
+from omg.cli.tables import print_lines, print_screen
 from omg.errors import UserError
-
-_MOST_CO_PLAYERS = 8
-"""Most columns of single co-players that a terminal can show; the file has them all."""
 
 
 def adapt(
@@ -67,6 +64,7 @@ def adapt(
     named, settings = read_agents(agents)
 
     from omg.experiments import adaptation
+    from omg.experiments.adaptation.drawing import adaptation_screen
 
     scripts = [name.strip() for text in players or () for name in text.split(",") if name.strip()]
     with show_progress("loading") as say:
@@ -85,11 +83,11 @@ def adapt(
             say=say,
         )
         table, summary, figure = adaptation.write_adaptation(output, found.rows)
-    print_adaptation(f"First {episodes} episodes", found.summary)
+    print_screen(adaptation_screen(f"First {episodes} episodes", found.summary))
     print_lines(f"Tables: {table}, {summary}", f"Figure: {figure}")
 
 
-def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
     """Agents by label, and the settings of each, from the words of a command line.
 
     Args:
@@ -98,7 +96,7 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
     Raises:
         UserError: two agents have one label, or a setting is of nobody.
     """
-    from omg.config import Config
+    from omg.config import config_fields
     from omg.config.overrides import assignments
     from omg.config.schema import unknown_key
     from omg.experiments.evaluation import run_labels
@@ -110,7 +108,7 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
         key, assigns, value = word.removeprefix("--").partition("=")
         if not assigns:
             bare += [] if word == "with" else [word]
-        elif "." in key or key in Config.model_fields:
+        elif "." in key or key in config_fields():
             overrides.append(f"{key}={value}")
         elif not Path(value).exists() and ":" not in value:
             raise UserError(f"{unknown_key(key)} Nor is '{value}' the folder of an agent named '{key}'.")
@@ -125,26 +123,12 @@ def read_agents(words: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[st
         if label in named:
             raise UserError(f"AGENT: got two agents with the label '{label}'.")
     agents = {**named, **labelled}
-    settings: dict[str, dict[str, Any]] = {label: {} for label in agents}
+    settings: dict[str, dict[str, object]] = {label: {} for label in agents}
     for key, value in assignments(overrides).items():
         label, _, rest = key.partition(".")
         own = [label] if rest and label in agents else list(agents)
-        if rest and label not in agents and label not in Config.model_fields:
+        if rest and label not in agents and label not in config_fields():
             raise UserError(f"{key}: '{label}' is neither an agent nor a key. Agents: {', '.join(agents)}.")
         for one in own:
             settings[one][rest if own == [label] else key] = value
     return agents, settings
-
-
-def print_adaptation(title: str, summary: Sequence[Mapping[str, Any]], names: Mapping[str, str] | None = None) -> None:
-    """The table of all co-players, one of each by itself if they are few, and what the scale is."""
-    from omg.evaluation.adaptation import ALL
-    from omg.report.adaptation import adaptation_table, co_player_table, scale_words
-
-    # The file and the page have one measure more; a narrow terminal has no room for it.
-    head, lines = adaptation_table(summary, ALL, names, ("mean", "last_quarter", "normalised"))
-    columns, single = co_player_table(summary, names)
-    print_table(f"{title}: all {len(columns) - 1} co-players", head, lines)
-    if 1 < len(columns) - 1 <= _MOST_CO_PLAYERS:
-        print_table("Own reward with each co-player", columns, single)
-    print_lines(scale_words(summary))

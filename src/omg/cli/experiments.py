@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from omg.cli.adapt import print_adaptation
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED, PartsOption, share_gpu
 from omg.cli.lists import TrustOption, read_words, say_old_words
 from omg.cli.progress import show_progress
-from omg.cli.tables import print_lines, print_table, with_interval
+from omg.cli.tables import print_lines, print_screen, print_table
 from omg.errors import UserError
+from omg.types import Tree
 
 if TYPE_CHECKING:
     from omg.experiments.pipeline import PipelineResult
 
-_VERDICTS = {"better": "better", "worse": "worse", "no difference shown": "not shown"}
-"""Verdicts in words that fit a narrow terminal."""
 _MOST_PLAYERS = 10
 """Widest cross-play matrix that a terminal can show player by player; larger ones are shown by algorithm."""
 
@@ -73,35 +71,10 @@ def pipeline(
 
 
 def print_verdict(result: PipelineResult) -> None:
-    """The outcome of a pipeline in one table per group, the answers, and where the report is."""
-    from omg.report.self_play import self_play_table
-    from omg.report.verdict import answers
-    from omg.report.words import agent_name, group_name, metric_words
-
-    times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items() if seconds)
+    """What the stages of a pipeline have to show, once all is done, and where the report is."""
     if result.report is not None:
-        words, names = metric_words(result.checked.metric), result.checked.plan.report.names
-        against = {(row["group"], row["baseline"]): row for row in result.comparison}
-        main = agent_name(result.checked.agent, names)
-        columns = ("agent", f"{words.noun} [95 %]", "worst", f"{main} minus it [95 %]", f"{main} is")
-        for group in dict.fromkeys(row["group"] for row in result.summary):
-            rows = []
-            for row in (row for row in result.summary if row["group"] == group):
-                mean = with_interval(words.value(row["mean"]), words.bare, row["low"], row["high"])
-                compared = ("", "")
-                if (other := against.get((group, row["agent"]))) is not None:
-                    difference = words.signed(other["difference"])
-                    difference = with_interval(difference, words.signed, other["low"], other["high"])
-                    compared = (difference, _VERDICTS[other["verdict"]])
-                name = agent_name(row["agent"], names)
-                rows.append((name, mean, words.value(row["worst_team_mean"]), *compared))
-            print_table(f"{result.checked.plan.name}: {group_name(group)}", columns, rows)
-        if result.self_play:
-            print_table("Self-play", *self_play_table(result.self_play, names))
-        for answer in answers(result.comparison, names):
-            print_lines(f"{answer.word}: {answer.headline}")
-        if result.adaptation:
-            print_adaptation("First episodes with new co-players", result.adaptation, names)
+        print_screen(result.shown)
+    times = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items() if seconds)
     lines = [f"Wall time: {times or '0 s'}", f"Folder: {result.folder}"]
     if result.report is not None:
         lines.append(f"Report: {result.report}")
@@ -150,7 +123,7 @@ def crossplay(
     print_lines(f"Table: {output / 'crossplay.csv'}", f"Figure: {figure}")
 
 
-def _print_matrix(title: str, rows: Sequence[Mapping[str, Any]], algorithms: Mapping[str, str]) -> None:
+def _print_matrix(title: str, rows: Sequence[Tree], algorithms: Mapping[str, str]) -> None:
     """The matrix player by player, or of many players the means by algorithm, a player with itself apart."""
     if len(algorithms) <= _MOST_PLAYERS:
         cells = {(row["agent"], row["team"]): [float(row["mean"])] for row in rows}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.console import Console
 from omg.cli.tables import print_table
 from omg.errors import UserError
 from omg.names import inert
+from omg.types import Tree
 
 if TYPE_CHECKING:
     from omg.config.layers import Resolved
@@ -105,7 +106,7 @@ def envs(
         ("option", "allowed", "default", "help"),
         [
             (option, describe_field(field), config.env_args[option], field.description or "")
-            for option, field in ENVS[config.env].args.model_fields.items()
+            for option, field in ENVS[config.env].traits.args.model_fields.items()
         ],
     )
 
@@ -116,8 +117,8 @@ def algs(
     ] = None,
 ) -> None:
     """List the algorithms, or the settings of one algorithm."""
+    from omg.config import config_fields
     from omg.config.layers import algorithm_names, resolve, summary
-    from omg.config.schema import Config
     from omg.errors import unknown_name
 
     if name is None:
@@ -134,7 +135,7 @@ def algs(
     print_table(
         f"Settings of {name}, all others are the defaults",
         ("key", "value", "help"),
-        [(key, repr(getattr(resolved.config, key)), Config.model_fields[key].description or "") for key in settings],
+        [(key, repr(getattr(resolved.config, key)), config_fields()[key].description or "") for key in settings],
     )
     words = (f"Train it: omg train --config={name}", f"All keys: omg config --config={name}", f"Page: {page_of(name)}")
     console.print("\n".join(words), markup=False, highlight=False)
@@ -166,7 +167,7 @@ def config(
     if not yaml:
         print_config(resolved)
         return
-    values: dict[str, Any] = resolved.config.model_dump()
+    values: Tree = resolved.config.model_dump()
     if resolved.team:
         values = {
             "team": [part._asdict() for part in resolved.team],
@@ -209,15 +210,15 @@ def say_old_words(line: CommandLine) -> None:
 def print_config(resolved: Resolved) -> None:
     """Every key of a configuration with its value, where that comes from, and what it means."""
     from omg.config.layers import leaves
-    from omg.config.schema import SECTIONS
+    from omg.config.schema import all_sections
     from omg.envs import ENVS
 
     values = dict(leaves(resolved.config.model_dump()))
-    options = ENVS[resolved.config.env].args.model_fields
+    options = ENVS[resolved.config.env].traits.args.model_fields
     if resolved.team:
         _print_team(resolved)
     groups = []
-    for section in SECTIONS:
+    for section in all_sections():
         rows = []
         for key, value in values.items():
             top, _, option = key.partition(".")

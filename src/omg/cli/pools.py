@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -159,7 +159,7 @@ def read_scripts(words: Iterable[str]) -> dict[str, str]:
 
 
 def _print_members(pool: Pool, members: Sequence[Member]) -> None:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for member in members:
         measured = member.measured
         result = (measured.value, f"{measured.low:.3f}-{measured.high:.3f}") if measured else ("", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,12 +12,14 @@ from rich.console import Console
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, print_config, read_words
 from omg.cli.progress import show_progress
-from omg.cli.tables import Row, print_lines, print_rows, print_table, shown, with_interval
+from omg.cli.tables import print_lines, print_rows, print_table, shown
 from omg.errors import UserError, unknown_name
 from omg.stopping import exit_code
+from omg.types import Row
 
 if TYPE_CHECKING:
     from omg.api import Agent, Run
+    from omg.evaluation.rows import Seed
     from omg.tracking import Table
 
 
@@ -73,7 +75,7 @@ def resume(
     _print_run(api.resume(run, t_max=t_max, console=Console()))
 
 
-def _new_end(words: list[str]) -> Any:
+def _new_end(words: list[str]) -> int | str | None:
     """The only setting that a run may be resumed with."""
     from omg.config.overrides import assignments
 
@@ -174,7 +176,7 @@ def _evaluate_alone(
     from omg.tracking import Table
     from omg.training.adapting import check_adapted
 
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for run in runs:
         agents = api.load_seeds(run, which, step=step, obs_adapter=obs_adapter, say=print_lines)
         if obs_adapter == "learn":
@@ -253,24 +255,13 @@ def _evaluate_with_pool(
 def _print_scores(title: str, table: Table, metric: str, labels: list[str]) -> None:
     """How everybody does with each group, and the paired differences from the first."""
     from omg.evaluation import compare, summarise
-    from omg.report.words import group_name, metric_words
+    from omg.report.tables import SHORT_DIFFERENCES, SHORT_SCORES, screen_table_of
 
-    words = metric_words(metric)
-    rows: list[tuple[Any, ...]] = []
-    for row in summarise(table, metric):
-        mean = with_interval(words.value(row["mean"]), words.bare, row["low"], row["high"])
-        worst = f"{words.value(row['worst_team_mean'])} ({row['worst_team']})"
-        scores = (mean, words.value(row["iqm"]), worst)
-        rows.append((row["agent"], group_name(row["group"]), *scores, row["seeds"], row["teams"]))
-    print_table(title, ("agent", "group", f"{words.noun} [95 %]", "IQM", "worst team", "seeds", "teams"), rows)
+    print_table(title, *screen_table_of(summarise(table, metric), SHORT_SCORES))
     first, *others = labels
-    lines: list[tuple[Any, ...]] = []
-    for row in (row for label in others for row in compare(table, metric, label, [first])):
-        difference = with_interval(words.signed(row["difference"]), words.signed, row["low"], row["high"])
-        lines.append((row["agent"], group_name(row["group"]), difference, row["p_improvement"], row["verdict"]))
-    if lines:
-        columns = ("agent", "group", "difference [95 %]", "P(improvement)", "verdict")
-        print_table(f"Compared with {first}, on the same teams", columns, lines)
+    compared = [row for label in others for row in compare(table, metric, label, [first])]
+    if compared:
+        print_table(f"Compared with {first}, on the same teams", *screen_table_of(compared, SHORT_DIFFERENCES))
 
 
 def bench(
@@ -327,17 +318,19 @@ def final_tests(metrics: Iterable[Row]) -> list[tuple[str, int, float, float, fl
     """The last value of every test metric: name, t_env, and its mean, lowest and highest value over the seeds.
 
     Args:
-        metrics: rows with the keys `seed`, `t_env`, `name` and `value`.
+        metrics: columns of `MetricRow`.
     """
-    last: dict[str, dict[int, Row]] = {}
-    for row in metrics:
-        if row["name"].startswith("test_"):
-            by_seed = last.setdefault(row["name"], {})
-            if row["seed"] not in by_seed or row["t_env"] >= by_seed[row["seed"]]["t_env"]:
-                by_seed[row["seed"]] = row
+    from omg.evaluation.tables import MetricRow
+
+    last: dict[str, dict[Seed, MetricRow]] = {}
+    for row in map(MetricRow.of, metrics):
+        if row.name.startswith("test_"):
+            by_seed = last.setdefault(row.name, {})
+            if row.seed not in by_seed or row.t_env >= by_seed[row.seed].t_env:
+                by_seed[row.seed] = row
     summaries = []
     for name, by_seed in last.items():
-        values = [float(row["value"]) for row in by_seed.values()]
-        t_env = max(int(row["t_env"]) for row in by_seed.values())
+        values = [row.value for row in by_seed.values()]
+        t_env = max(row.t_env for row in by_seed.values())
         summaries.append((name, t_env, sum(values) / len(values), min(values), max(values)))
     return summaries

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
@@ -12,13 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from omg.names import inert
+from omg.types import Row
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from omg.report.terminal import Screen
+
 _ENDLESS = 100_000
 """Columns of an output that no terminal shows."""
 
 
-def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[Any]]) -> None:
+def print_table(title: str, columns: Sequence[str], *groups: Sequence[Sequence[object]]) -> None:
     """Prints groups of rows under a title; numbers stand to the right, long texts wrap.
 
     What a row is about stands in its first column and is never broken. Where no terminal is, nothing is: lines are as
@@ -50,6 +53,15 @@ def print_rows(title: str, rows: Iterable[Row]) -> None:
     print_table(title, columns, [[row.get(column, "") for column in columns] for row in rows])
 
 
+def print_screen(items: Screen) -> None:
+    """Prints tables and lines."""
+    for item in items:
+        if isinstance(item, str):
+            print_lines(item)
+        else:
+            print_table(*item)
+
+
 def print_lines(*lines: object) -> None:
     """Prints lines as they are, however long: nothing in them is markup or steers the terminal."""
     text = "\n".join(inert(str(line)) for line in lines)
@@ -65,7 +77,7 @@ def _text(text: str, style: str = "") -> Text:
     return Text(inert(text), style)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as a person reads it: numbers with at most four decimals where that loses nothing that matters."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.4f}" if 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"

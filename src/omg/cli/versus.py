@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from omg.cli.lists import EnvConfigOption, TrustOption, read_words
 from omg.cli.progress import show_progress
 from omg.cli.tables import print_lines, print_table, with_interval
 from omg.errors import UserError, unknown_name
+from omg.types import Tree
 
 if TYPE_CHECKING:
     from omg.evaluation import Contender
@@ -74,7 +75,7 @@ def versus(
     print_lines(f"Table: {output / 'versus.csv'}", f"Figure: {figure}")
 
 
-def _game_options(env_config: str | None, words: Sequence[str]) -> dict[str, Any]:
+def _game_options(env_config: str | None, words: Sequence[str]) -> dict[str, object]:
     """Options of the game from words like `env_args.map_name=8m`."""
     from omg.config.overrides import assignments
 
@@ -83,7 +84,7 @@ def _game_options(env_config: str | None, words: Sequence[str]) -> dict[str, Any
         raise UserError(f"--config: got '{line.config}', but nobody learns here.")
     if line.env_config not in (None, "sc2"):
         raise UserError(f"--env-config: got '{line.env_config}'; two teams meet only in battles. Allowed: sc2.")
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for key, value in assignments(line.overrides).items():
         section, _, option = key.partition(".")
         if section != "env_args" or not option:
@@ -117,7 +118,7 @@ def _print_results(played: Versus) -> None:
     print_table(f"{title}, means by algorithm", ("left", "right", "won", "drawn", "lost", "pairings"), lines)
 
 
-def _share(row: dict[str, Any]) -> str:
+def _share(row: Tree) -> str:
     return with_interval(_percent(row["mean"]), lambda value: f"{100 * value:.0f}", row["low"], row["high"])
 
 

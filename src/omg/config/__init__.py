@@ -1,22 +1,18 @@
 """The configuration: typed keys (`schema`), YAML layers (`layers`), PyMARL's command-line syntax (`overrides`), teams.
 
 A new algorithm is a file in `algs/` and a new game one in `envs/`; its first comment line is its help text. A new key
-is a field with a help text in `sections` and a commented line in `default.yaml`.
+is a field with a help text in the section of the part that reads it.
 """
 
 from omg.config.checks import adjust, check_stored, playable_games, update_rhythm
 from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
 from omg.config.overrides import CommandLine, translate
-from omg.config.schema import Config, change_config, parse_config
-from omg.config.sections import ON_POLICY, PLANNERS, SUBGOAL_LEARNERS
+from omg.config.schema import Config, change_config, config_fields, parse_config
 from omg.config.teams import POOL, TeamPart, parse_team
 from omg.config.values import read_yaml, write_yaml
 
 __all__ = [
-    "ON_POLICY",
-    "PLANNERS",
     "POOL",
-    "SUBGOAL_LEARNERS",
     "CommandLine",
     "Config",
     "Resolved",
@@ -25,6 +21,7 @@ __all__ = [
     "algorithm_names",
     "change_config",
     "check_stored",
+    "config_fields",
     "env_config_names",
     "member_config",
     "parse_config",

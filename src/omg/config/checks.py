@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from omg.config.runner_rules import RUNNER_RULES
 from omg.config.schema import Config, change_config
-from omg.config.sections import ON_POLICY, PLANNERS, SUBGOAL_LEARNERS
 from omg.envs import ENVS, check_stored_game, plays_on_host
 from omg.envs.trust import check_word
 from omg.errors import UserError
+from omg.learners.keys import COMAKeys, PPOKeys
+from omg.registry import AgentTraits, ControllerTraits, LearnerTraits, ModelTraining, ModelTraits, SelectorTraits
+from omg.registry.table import names_with
 
 _WHOLE_TOLERANCE = 1e-3
 """How far updates_per_episode may be rounded (0.333 for 1/3 is too far, 0.33333 is not)."""
@@ -34,12 +35,13 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
         changes["use_cuda"] = False
         notes.append("use_cuda: no GPU found, running on the CPU.")
     games = config.batch_size_run
-    if RUNNER_RULES[config.runner].compiled_only and plays_on_host(config.env, config.env_args):
+    stand_in = config.runner_part.stand_in
+    if stand_in is not None and plays_on_host(config.env, config.env_args):
         notes.append(
-            f"runner: {config.runner} -> parallel, as {config.env} is no JAX program and plays in worker processes."
+            f"runner: {config.runner} -> {stand_in}, as {config.env} is no JAX program and plays in worker processes."
         )
-        config = change_config(config, runner="parallel")
-    rules = RUNNER_RULES[config.runner]
+        config = change_config(config, runner=stand_in)
+    rules = config.runner_part
     if rules.one_game and games != 1:
         games = changes["batch_size_run"] = 1
         notes.append(
@@ -56,17 +58,19 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
             "debug: every round is a chunk of its own, shown with all metrics and searched for NaN; the compilation "
             "cache is not used."
         )
-    if config.learner in ("pr2_learner", *ON_POLICY) and config.action_selector == "softmax":
-        config = change_config(config, action_selector="multinomial", epsilon_start=0.0, epsilon_finish=0.0)
+    learner, other = config.learner_part, config.selector_part.without_floor
+    if learner.learns_probabilities and other is not None:
         notes.append(
-            f"action_selector: softmax -> multinomial with epsilon 0, which is the same for learner={config.learner}."
+            f"action_selector: {config.action_selector} -> {other} with epsilon 0, which is the same for "
+            f"learner={config.learner}."
         )
-    if config.learner in ON_POLICY:
+        config = change_config(config, action_selector=other, epsilon_start=0.0, epsilon_finish=0.0)
+    if learner.on_policy:
         config = _fit_to_rounds(config, games, notes)
     updates, rounds = _update_ratio(config.updates_per_episode, games)
     changes["updates_per_episode"] = updates / (rounds * games)
     team_value = f"mixer={config.mixer}" if config.mixer is not None else f"learner={config.learner}"
-    if config.mixer is not None or config.learner == "qtran_learner":
+    if config.mixer is not None or learner.one_team_value:
         if config.common_reward is False:
             raise UserError(
                 f"common_reward: got False, but {team_value} learns one team value. Allowed with a mixer: True or None."
@@ -124,23 +128,29 @@ def _check_start(config: Config, notes: list[str]) -> Config:
 
 def _check_model(config: Config) -> None:
     """Refuses learners and opponent models that do not go together."""
-    model, learner = config.am_model, config.learner
-    subgoals = learner in SUBGOAL_LEARNERS
-    if model == "omg_am" and not subgoals and learner != "am_learner":
-        allowed = ", ".join((*SUBGOAL_LEARNERS, "am_learner"))
-        raise UserError(f"learner: got {learner}, which cannot train am_model=omg_am. Allowed: {allowed}.")
-    if learner == "am_learner" and model != "omg_am":
-        raise UserError(f"am_model: got {model}, but learner=am_learner trains the prior of omg_am. Allowed: omg_am.")
-    if subgoals and model != "omg_am":
-        raise UserError(f"am_model: got {model}, but learner={learner} trains omg_am. Allowed: omg_am.")
-    if subgoals and config.mixer is not None:
-        raise UserError(f"mixer: got {config.mixer}, but learner={learner} learns each seat by itself. Allowed: None.")
-    if learner == "am_learner" and config.pool_set == "heldout":
+    model, learner = config.model_part, config.learner_part
+    of_subgoals = model.training is ModelTraining.SUBGOALS
+    if of_subgoals and learner.models is not ModelTraining.SUBGOALS:
+        allowed = names_with("learner", LearnerTraits, lambda one: one.models is ModelTraining.SUBGOALS)
+        raise UserError(
+            f"learner: got {config.learner}, which cannot train am_model={config.am_model}. Allowed: {allowed}."
+        )
+    if learner.models is ModelTraining.SUBGOALS and not of_subgoals:
+        allowed = names_with("am_model", ModelTraits, lambda one: one.training is ModelTraining.SUBGOALS)
+        trained = f"the prior of {allowed}" if learner.watches else allowed
+        raise UserError(
+            f"am_model: got {config.am_model}, but learner={config.learner} trains {trained}. Allowed: {allowed}."
+        )
+    if learner.infers_subgoals and config.mixer is not None:
+        raise UserError(
+            f"mixer: got {config.mixer}, but learner={config.learner} learns each seat by itself. Allowed: None."
+        )
+    if learner.watches and config.pool_set == "heldout":
         raise UserError(
             "pool_set: got heldout, but a prior must not know the players that agents are judged with. "
             "Allowed: training, validation."
         )
-    if learner == "am_learner" and config.init_param_path is None:
+    if learner.watches and config.init_param_path is None:
         raise UserError(
             "init_param_path: missing. The prior is learned from the games of a pool; `omg pool train` makes one."
         )
@@ -150,17 +160,17 @@ def _check_model(config: Config) -> None:
         )
     if config.omg_feature == "view" and config.omg_maps:
         raise UserError("omg_feature: got view, but with omg_maps views are maps, not features. Allowed: code.")
-    if config.omg_q_input == "zero" and model == "none_am":
+    if config.omg_q_input == "zero" and model.absent:
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
-    if config.omg_q_input == "oracle" and (not subgoals or config.team is None):
+    if config.omg_q_input == "oracle" and (not learner.infers_subgoals or config.team is None):
         raise UserError("omg_q_input: oracle needs a team with am_model=omg_am, e.g. --config=7pool1iql_omg.")
-    if config.omg_q_input == "oracle" and learner in PLANNERS:
+    if config.omg_q_input == "oracle" and learner.plans:
         raise UserError(
-            f"omg_q_input: got oracle, but learner={learner} infers its subgoals in every position that it thinks of. "
-            f"Allowed: mix, inferred, selected, zero."
+            f"omg_q_input: got oracle, but learner={config.learner} infers its subgoals in every position that it "
+            f"thinks of. Allowed: mix, inferred, selected, zero."
         )
-    if model == "identity_am" and config.team is None:
-        raise UserError("am_model: identity_am names the players of a team; there is none. Give a team name.")
+    if model.told_players and config.team is None:
+        raise UserError(f"am_model: {config.am_model} names the players of a team; there is none. Give a team name.")
 
 
 def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:
@@ -178,32 +188,34 @@ def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:
 
 def _check_policy(config: Config, games: int) -> None:
     """Refuses what learners of policies, and QTRAN, cannot do."""
-    learner = config.learner
-    if not config.mask_before_softmax and learner != "coma_learner":
+    learner = config.learner_part
+    if not config.mask_before_softmax and COMAKeys not in learner.sections:
         raise UserError(
-            f"mask_before_softmax: got False, but learner={learner} knows legal actions only; COMA has the choice. "
-            f"Allowed: True."
+            f"mask_before_softmax: got False, but learner={config.learner} knows legal actions only; COMA has the "
+            f"choice. Allowed: True."
         )
-    if learner in ("qtran_learner", "pr2_learner", *ON_POLICY) and config.mixer is not None:
-        raise UserError(f"mixer: got {config.mixer}, but learner={learner} has no use for a mixer. Allowed: None.")
-    if learner == "pr2_learner" and config.am_model != "none_am":
-        raise UserError(f"am_model: got {config.am_model}, but learner={learner} trains none. Allowed: none_am.")
-    if learner not in ("pr2_learner", *ON_POLICY):
-        return
-    if config.action_selector != "multinomial":
+    if config.mixer is not None and not learner.mixes:
         raise UserError(
-            f"action_selector: got {config.action_selector}, but learner={learner} learns the probabilities that "
-            f"actions are drawn with. Allowed: multinomial."
+            f"mixer: got {config.mixer}, but learner={config.learner} has no use for a mixer. Allowed: None."
         )
-    without = {"coma_learner", *PLANNERS} - set(SUBGOAL_LEARNERS)
-    if learner in without and config.am_model != "none_am":
-        raise UserError(f"am_model: got {config.am_model}, but learner={learner} trains none. Allowed: none_am.")
-    if learner == "lola_learner" and config.agent != "idv_conv":
+    if learner.models is ModelTraining.NONE and not config.model_part.absent:
+        allowed = names_with("am_model", ModelTraits, lambda one: one.absent)
         raise UserError(
-            f"agent: got {config.agent}, but learner=lola_learner asks how each player's own network will learn. "
-            f"Allowed: idv_conv."
+            f"am_model: got {config.am_model}, but learner={config.learner} trains none. Allowed: {allowed}."
         )
-    if learner not in ("coma_learner", "pr2_learner", *PLANNERS) and games % config.ppo_minibatches:
+    if learner.learns_probabilities and not config.selector_part.of_a_policy:
+        allowed = names_with("action_selector", SelectorTraits, lambda one: one.of_a_policy)
+        raise UserError(
+            f"action_selector: got {config.action_selector}, but learner={config.learner} learns the probabilities "
+            f"that actions are drawn with. Allowed: {allowed}."
+        )
+    if learner.own_networks and not config.agent_part.feed_forward_of_its_own:
+        allowed = names_with("agent", AgentTraits, lambda one: one.feed_forward_of_its_own)
+        raise UserError(
+            f"agent: got {config.agent}, but learner={config.learner} asks how each player's own network will learn. "
+            f"Allowed: {allowed}."
+        )
+    if PPOKeys in learner.sections and games % config.ppo_minibatches:
         raise UserError(
             f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "
             f"of a round. Allowed: divisors of {games}."
@@ -212,18 +224,18 @@ def _check_policy(config: Config, games: int) -> None:
 
 def playable_games(config: Config) -> list[str]:
     """The games that the configured algorithm can play: all, or for players that search those that can be searched."""
-    return [name for name, entry in ENVS.items() if entry.searchable or config.learner not in PLANNERS]
+    return [name for name, entry in ENVS.items() if entry.traits.searchable or not config.learner_part.plans]
 
 
 def _check_planner(config: Config) -> None:
     """Refuses what players that search the game cannot do."""
-    plans = config.learner in PLANNERS
-    if plans != (config.mac == "hop_mac") and not (plans and config.mac == "multi_module_mac"):
-        allowed = "hop_mac" if plans else "basic_mac"
+    plans, controller = config.learner_part.plans, config.controller_part
+    if plans != controller.searches and not (plans and controller.seats_a_team):
+        allowed = names_with("mac", ControllerTraits, lambda one: one.searches == plans and not one.seats_a_team)
         raise UserError(f"mac: got {config.mac}, which does not go with learner={config.learner}. Allowed: {allowed}.")
     if not plans:
         return
-    infers = config.learner in SUBGOAL_LEARNERS
+    infers = config.learner_part.infers_subgoals
     if infers != (config.hop_model == "subgoals"):
         allowed = "subgoals" if infers else "goals, actions"
         raise UserError(

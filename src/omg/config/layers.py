@@ -16,6 +16,8 @@ from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_
 from omg.config.values import read_yaml
 from omg.envs import ENVS, EnvSpec, make_env
 from omg.errors import UserError, unknown_name
+from omg.registry import ControllerTraits
+from omg.registry.table import names_with
 
 COMMAND_LINE = "command line"
 SCHEMA_DEFAULT = "schema default"
@@ -126,17 +128,17 @@ def _resolve_single(
     algorithm: str | None, common: Sequence[Layer], command_line: Mapping[str, Any], open_games: OpenGames
 ) -> Resolved:
     resolved = _merge_layers([*common, *_algorithm_layers(algorithm), (COMMAND_LINE, command_line)])
-    if open_games != "none" and not ENVS[resolved.config.env].foreign:
+    if open_games != "none" and not ENVS[resolved.config.env].traits.foreign:
         _build_game(resolved.config)
     if resolved.config.multi_algs:
         raise UserError(
             f"multi_algs: got True, but --config={algorithm} is one algorithm. Leave multi_algs out, or name a team, "
             f"e.g. --config=4iql4qmix."
         )
-    if resolved.config.mac == "multi_module_mac":
+    if resolved.config.controller_part.seats_a_team:
         raise UserError(
-            f"mac: got multi_module_mac, but --config={algorithm} is one algorithm. Leave mac out, or name a team, "
-            f"e.g. --config=4iql4qmix."
+            f"mac: got {resolved.config.mac}, but --config={algorithm} is one algorithm. Leave mac out, or name a "
+            f"team, e.g. --config=4iql4qmix."
         )
     if resolved.config.train_alg not in (None, algorithm):
         raise unknown_name(f"train_alg for --config={algorithm}:", str(resolved.config.train_alg), [str(algorithm)])
@@ -157,7 +159,7 @@ def _resolve_team(
     if not members:
         raise UserError(f"Team name '{name}': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql.")
     config = next(iter(members.values()))
-    if open_games == "all" or (open_games == "built-in" and not ENVS[config.env].foreign):
+    if open_games == "all" or (open_games == "built-in" and not ENVS[config.env].traits.foreign):
         spec = _build_game(config)
         check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
     main = main_algorithm(name, [part for part in parts if part.algorithm != POOL], members, config.train_alg)
@@ -165,7 +167,7 @@ def _resolve_team(
         # One algorithm in all seats is an ordinary run, so the keys that only teams have no longer matter.
         alone = {key: value for key, value in command_line.items() if key not in ("multi_algs", "train_alg", "mac")}
         return _resolve_single(main, common, alone, open_games)
-    implied = {"name": name, "multi_algs": True, "train_alg": main, "team": name, "mac": "multi_module_mac"}
+    implied = {"name": name, "multi_algs": True, "train_alg": main, "team": name, "mac": _team_controller()}
     governing = _merge_layers([*common, *_algorithm_layers(main), ("team name", implied), (COMMAND_LINE, command_line)])
     for key, value in implied.items():
         given = getattr(governing.config, key)
@@ -184,6 +186,10 @@ def member_config(config: Config, algorithm: str) -> Config:
     own = _read(f"algs/{config.train_alg}.yaml")
     values |= {key: _read("default.yaml")[key] for key in own} | dict(_read(f"algs/{algorithm}.yaml"))
     return parse_config({**values, "name": algorithm, "team": None, "multi_algs": False, "train_alg": None})
+
+
+def _team_controller() -> str:
+    return names_with("mac", ControllerTraits, lambda one: one.seats_a_team)
 
 
 def _merge_layers(layers: Sequence[Layer]) -> Resolved:

@@ -11,7 +11,6 @@ from typing import Any
 
 from omg.config.old_words import Settings
 from omg.config.schema import Config
-from omg.config.sections import ON_POLICY, PLANNERS
 from omg.envs import make_env
 from omg.errors import UserError, unknown_name
 
@@ -91,7 +90,7 @@ def sacred_tinydb(value: Any) -> Settings:
 
 def output_type(config: Config, value: Any) -> Settings:
     """Nothing, if the outputs of the agents are of that type."""
-    expected = "pi_logits" if config.action_selector == "multinomial" else "q"
+    expected = "pi_logits" if config.selector_part.of_a_policy else "q"
     if value != expected:
         raise UserError(
             f"agent_output_type: got {value}, but with action_selector={config.action_selector} and learner="
@@ -112,7 +111,7 @@ def buffer_place(config: Config, value: Any) -> Settings:
 
 def returns(config: Config, value: Any) -> Settings:
     """Scaled returns, for learners with a critic."""
-    if not value or config.learner in ON_POLICY:
+    if not value or config.learner_part.on_policy:
         return {"normalise_value": bool(value)}
     raise UserError(
         f"standardise_returns: got True, but learner={config.learner} has no critic whose returns could be scaled. "
@@ -121,7 +120,7 @@ def returns(config: Config, value: Any) -> Settings:
 
 
 def _search_only(word: str, config: Config) -> None:
-    if config.learner not in PLANNERS:
+    if not config.learner_part.plans:
         raise UserError(f"{word}: is a word of HOP's, but learner={config.learner} has no model of others' actions.")
 
 

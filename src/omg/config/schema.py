@@ -1,96 +1,278 @@
-"""`Config`: the validated, complete configuration of one algorithm in one game, flat as in PyMARL."""
+"""`Config`: the validated, complete configuration of one algorithm in one game, flat as in PyMARL.
+
+It is made of sections: those of `omg.config.sections`, which every run has, and those that stand beside the parts that
+read them. Parts that are added later bring theirs along (`config_class`).
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from omg.config.sections import (
-    AgentSection,
-    DataSection,
-    EnvSection,
-    LearningSection,
-    ModelSection,
-    PlanningSection,
-    PlaySection,
-    PolicySection,
-    RunSection,
-    Section,
-    SocialSection,
-    TeamSection,
+    DataKeys,
+    EnvKeys,
+    PartsKeys,
+    PlayKeys,
+    RunKeys,
+    SacredKeys,
+    StartKeys,
+    TeamKeys,
 )
 from omg.config.spellings import plain_value
-from omg.config.start_section import StartSection
 from omg.config.values import describe_field
+from omg.controllers.keys import EpsilonKeys, SearchKeys, SeatKeys
 from omg.envs import ENVS
 from omg.errors import UserError, abridged, is_plain_text
-
-SECTIONS: tuple[type[Section], ...] = (
-    RunSection,
-    PlaySection,
-    DataSection,
-    AgentSection,
-    ModelSection,
-    LearningSection,
-    PolicySection,
-    SocialSection,
-    PlanningSection,
-    EnvSection,
-    TeamSection,
-    StartSection,
+from omg.learners.keys import (
+    COMAKeys,
+    CriticKeys,
+    HOPKeys,
+    InfluenceKeys,
+    LOLAKeys,
+    PlayerKeys,
+    PPOKeys,
+    PR2Keys,
+    QKeys,
+    QTRANKeys,
+    RMSPropKeys,
+    SubgoalKeys,
+    SubgoalReadingKeys,
+    SubgoalValueKeys,
+    TargetKeys,
 )
-"""In the order in which they are shown."""
+from omg.modules.agents.keys import AgentWidthKeys, SecondLayerKeys
+from omg.modules.mixers.keys import HypernetKeys, MixingKeys
+from omg.modules.opponent_models.keys import (
+    CodeKeys,
+    EmbeddingKeys,
+    FeatureKeys,
+    InferenceKeys,
+    ModelRateKeys,
+    ModelWidthKeys,
+    NaiveKeys,
+)
+from omg.registry import (
+    AgentTraits,
+    ControllerTraits,
+    Keys,
+    LearnerTraits,
+    MixerTraits,
+    ModelTraits,
+    RunnerTraits,
+    SelectorTraits,
+)
+from omg.registry.entries import added_sections
+from omg.registry.table import traits
+from omg.runners.keys import FailureKeys, WorkerKeys
+
+KeysT = TypeVar("KeysT", bound=Keys)
+
+GENERAL: tuple[type[Keys], ...] = (RunKeys, PartsKeys, PlayKeys, DataKeys, EnvKeys, TeamKeys, StartKeys)
+"""Sections that every run has."""
+
+SECTIONS: tuple[type[Keys], ...] = (
+    RunKeys,
+    SacredKeys,
+    PartsKeys,
+    PlayKeys,
+    FailureKeys,
+    WorkerKeys,
+    DataKeys,
+    SeatKeys,
+    EpsilonKeys,
+    AgentWidthKeys,
+    SecondLayerKeys,
+    PlayerKeys,
+    RMSPropKeys,
+    TargetKeys,
+    QKeys,
+    MixingKeys,
+    HypernetKeys,
+    QTRANKeys,
+    CriticKeys,
+    COMAKeys,
+    PPOKeys,
+    ModelRateKeys,
+    ModelWidthKeys,
+    EmbeddingKeys,
+    NaiveKeys,
+    FeatureKeys,
+    CodeKeys,
+    InferenceKeys,
+    SubgoalKeys,
+    SubgoalReadingKeys,
+    SubgoalValueKeys,
+    InfluenceKeys,
+    LOLAKeys,
+    PR2Keys,
+    SearchKeys,
+    HOPKeys,
+    EnvKeys,
+    TeamKeys,
+    StartKeys,
+)
+"""All sections that come with the package, in the order in which they are shown."""
 
 
 # Fields are collected from the last base to the first, so the bases stand in the reverse order of SECTIONS.
 class Config(
-    StartSection,
-    TeamSection,
-    EnvSection,
-    PlanningSection,
-    SocialSection,
-    PolicySection,
-    LearningSection,
-    ModelSection,
-    AgentSection,
-    DataSection,
-    PlaySection,
-    RunSection,
+    StartKeys,
+    TeamKeys,
+    EnvKeys,
+    HOPKeys,
+    SearchKeys,
+    PR2Keys,
+    LOLAKeys,
+    InfluenceKeys,
+    SubgoalValueKeys,
+    SubgoalReadingKeys,
+    SubgoalKeys,
+    InferenceKeys,
+    CodeKeys,
+    FeatureKeys,
+    NaiveKeys,
+    EmbeddingKeys,
+    ModelWidthKeys,
+    ModelRateKeys,
+    PPOKeys,
+    COMAKeys,
+    CriticKeys,
+    QTRANKeys,
+    HypernetKeys,
+    MixingKeys,
+    QKeys,
+    TargetKeys,
+    RMSPropKeys,
+    PlayerKeys,
+    SecondLayerKeys,
+    AgentWidthKeys,
+    EpsilonKeys,
+    SeatKeys,
+    DataKeys,
+    WorkerKeys,
+    FailureKeys,
+    PlayKeys,
+    PartsKeys,
+    SacredKeys,
+    RunKeys,
 ):
     """Everything a run depends on. Build it with `layers.resolve` or, from stored values, `parse_config`."""
+
+    @property
+    def learner_part(self) -> LearnerTraits:
+        """What the learner says about itself."""
+        return traits("learner", self.learner, LearnerTraits)
+
+    @property
+    def model_part(self) -> ModelTraits:
+        """What the opponent model says about itself."""
+        return traits("am_model", self.am_model, ModelTraits)
+
+    @property
+    def controller_part(self) -> ControllerTraits:
+        """What the controller says about itself."""
+        return traits("mac", self.mac, ControllerTraits)
+
+    @property
+    def selector_part(self) -> SelectorTraits:
+        """What the action selector says about itself."""
+        return traits("action_selector", self.action_selector, SelectorTraits)
+
+    @property
+    def agent_part(self) -> AgentTraits:
+        """What the agent network says about itself."""
+        return traits("agent", self.agent, AgentTraits)
+
+    @property
+    def mixer_part(self) -> MixerTraits | None:
+        """What the mixer says about itself; None without one."""
+        return None if self.mixer is None else traits("mixer", self.mixer, MixerTraits)
+
+    @property
+    def runner_part(self) -> RunnerTraits:
+        """What the runner says about itself."""
+        return traits("runner", self.runner, RunnerTraits)
+
+    def section(self, kind: type[KeysT]) -> KeysT:
+        """The keys of one section, typed: `config.section(MyKeys).my_key` of a part that was added.
+
+        Raises:
+            UserError: no part with that section is registered, or was not when this configuration was made.
+        """
+        if not isinstance(self, kind):
+            raise UserError(f"{kind.__name__}: the configuration has no such section; register the part that reads it.")
+        return self
+
+
+def config_class() -> type[Config]:
+    """`Config`, with the sections of the parts that were added to the registries.
+
+    Raises:
+        UserError: a section of an added part has a key that there is already.
+    """
+    return _composed(added_sections())
+
+
+@lru_cache(maxsize=16)
+def _composed(added: tuple[type[Keys], ...]) -> type[Config]:
+    new = tuple(section for section in added if not issubclass(Config, section))
+    known: dict[str, type[Keys]] = dict.fromkeys(Config.model_fields, Config)
+    for section in new:
+        for key in section.__annotations__:
+            if key in section.model_fields and known.setdefault(key, section) is not section:
+                raise UserError(f"{key}: the section {section.__name__} has a key that {known[key].__name__} has, too.")
+    bases: tuple[type[Keys], ...] = (Config, *new)
+    made = create_model("Config", __base__=bases) if new else Config
+    assert issubclass(made, Config)
+    return made
+
+
+def config_fields() -> Mapping[str, FieldInfo]:
+    """All keys, those of added parts among them."""
+    return config_class().model_fields
+
+
+def all_sections() -> tuple[type[Keys], ...]:
+    """All sections, those of added parts last."""
+    return (*SECTIONS, *(section for section in added_sections() if not issubclass(Config, section)))
 
 
 _LONGEST_KEY = 100
 """Longer ones are no misspelt keys, and comparing them takes long."""
 
 
-def parse_config(values: Mapping[str, Any]) -> Config:
+def parse_config(values: Mapping[str, object]) -> Config:
     """Validates `values` (nested as in YAML); what is left out takes its default.
 
     Raises:
         UserError: for the first unknown key or bad value; names the key, what was given and what is allowed.
     """
-    for key in values:
-        if key not in Config.model_fields:
+    kind = config_class()
+    fields = kind.model_fields
+    for key, value in values.items():
+        if key not in fields:
             raise unknown_key(str(key), str(values.get("env", "")))
-        if isinstance(values[key], str) and not is_plain_text(values[key]):
-            raise UserError(f"{key}: got {abridged(values[key])}, which no file can hold.")
-    plain = {key: plain_value(Config.model_fields[key], value) for key, value in values.items()}
+        if isinstance(value, str) and not is_plain_text(value):
+            raise UserError(f"{key}: got {abridged(value)}, which no file can hold.")
+    plain = {key: plain_value(fields[key], value) for key, value in values.items()}
     try:
-        return Config(**plain)
+        return kind.model_validate(plain)
     except ValidationError as error:
         first = error.errors()[0]
         key = str(first["loc"][0])
-        field = Config.model_fields[key]
+        field = fields[key]
         raise UserError(
             f"{key}: got {_shown(first['input'])}; expected {describe_field(field)}. {field.description}."
         ) from None
 
 
-def change_config(config: Config, **changes: Any) -> Config:
+def change_config(config: Config, **changes: object) -> Config:
     """A copy with some keys changed, validated like any other configuration."""
     return parse_config({**config.model_dump(), **changes})
 
@@ -100,11 +282,11 @@ def unknown_key(key: str, env: str = "") -> UserError:
 
     Options of game `env` count as existing: a bare `map_name` is answered with `env_args.map_name`.
     """
-    options = ENVS[env].args.model_fields if env in ENVS else {}
+    options = ENVS[env].traits.args.model_fields if env in ENVS else {}
     nearest = (
         None
         if len(key) > _LONGEST_KEY
-        else _nearest(key, (*Config.model_fields, *(f"env_args.{option}" for option in options)))
+        else _nearest(key, (*config_fields(), *(f"env_args.{option}" for option in options)))
     )
     hint = f" Did you mean '{nearest}'?" if nearest else ""
     return UserError(f"Unknown key '{abridged(key)[1:-1]}'.{hint} `omg config` lists all keys with their help.")
@@ -118,7 +300,7 @@ def _nearest(key: str, known: Iterable[str]) -> str | None:
     return by_name[close[0]] if close else None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     kind = {bool: "a truth value", str: "text", int: "a whole number", float: "a number", type(None): ""}
     word = kind.get(type(value), f"a {type(value).__name__}")
     return f"{abridged(value)} ({word})" if word else repr(value)

@@ -97,7 +97,7 @@ def main_algorithm(name: str, parts: Sequence[TeamPart], members: Mapping[str, C
         return train_alg
     if len(members) == 1:
         return next(iter(members))
-    modelling = [algorithm for algorithm, config in members.items() if config.am_model != "none_am"]
+    modelling = [algorithm for algorithm, config in members.items() if not config.model_part.absent]
     last = parts[-1].algorithm
     candidates = modelling or [last] * sum(part.algorithm == last for part in parts)
     if len(candidates) != 1:

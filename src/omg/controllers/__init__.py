@@ -1,64 +1,80 @@
 """Controllers: who acts in which seat.
 
 A new one satisfies `base.Policy` (it fills all seats) or `base.Player` (it fills some) and comes with a function
-`(config, spec, key, partners) -> controller` that builds it. Add that function's line to CONTROLLERS; its name is then
-a value of the configuration key `mac`.
+`(config, spec, key, partners) -> controller` that builds it. Add its line to CONTROLLERS; its name is then a value of
+the configuration key `mac`. A new selector is a function `(values, avail, key, epsilon) -> actions` in
+`components/selectors.py` and a line in ACTION_SELECTORS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jax import Array
-
-from omg.config.sections import PLANNERS
-from omg.controllers.base import Lineup, Player, PlayerView, Policy
-from omg.controllers.basic import BasicMAC, Carry, Columns, build_basic_mac
-from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
-from omg.controllers.hop import HOPMac, build_hop_mac
-from omg.controllers.team import Squad, TeamPolicy, build_squad
-from omg.errors import unknown_name
+from omg.controllers.keys import EpsilonKeys, SearchKeys, SeatKeys
+from omg.registry import ControllerTraits, Entry, Registry, SelectorTraits
 
 if TYPE_CHECKING:
+    from jax import Array
+
+    from omg.components import Selector
     from omg.config import Config
     from omg.envs.base import EnvSpec
+    from omg.types import PyTree
 
-__all__ = [
-    "CONTROLLERS",
-    "LEARNER",
-    "MANNERS",
-    "BasicMAC",
-    "Carry",
-    "Columns",
-    "HOPMac",
-    "Lineup",
-    "Player",
-    "PlayerView",
-    "Policy",
-    "Squad",
-    "TeamDraw",
-    "TeamPart",
-    "TeamPolicy",
-    "build_mac",
-    "build_squad",
-]
+    Controller = PyTree
+    Build = Callable[[Config, EnvSpec, Array, int], Controller]
 
 
-def build_seated_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> Any:
+def build_seated_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> Controller:
     """In a team the same players act, only in fewer seats: `TeamPolicy` seats them among the frozen ones."""
-    build: Any = build_hop_mac if config.learner in PLANNERS else build_basic_mac
-    return build(config, spec, key, partners)
+    return CONTROLLERS[config.learner_part.controller].build(config, spec, key, partners)
 
 
-CONTROLLERS: dict[str, Callable[[Config, EnvSpec, Array, int], Any]] = {
-    "basic_mac": build_basic_mac,
-    "multi_module_mac": build_seated_mac,
-    "hop_mac": build_hop_mac,
-}
+CONTROLLERS: Registry[Build, ControllerTraits] = Registry(
+    "mac",
+    {
+        "basic_mac": Entry(
+            "omg.controllers.basic:build_basic_mac",
+            ControllerTraits(sections=(SeatKeys,)),
+            "a network chooses the actions of the seats",
+        ),
+        "multi_module_mac": Entry(
+            build_seated_mac, ControllerTraits(seats_a_team=True), "the player that learns sits among others"
+        ),
+        "hop_mac": Entry(
+            "omg.controllers.hop:build_hop_mac",
+            ControllerTraits(sections=(SearchKeys,), searches=True),
+            "players that search the game",
+        ),
+    },
+)
+"""Word of the key `mac` -> what it means."""
+
+ACTION_SELECTORS: Registry[Selector, SelectorTraits] = Registry(
+    "action_selector",
+    {
+        "epsilon_greedy": Entry(
+            "omg.components.selectors:epsilon_greedy",
+            SelectorTraits(sections=(EpsilonKeys,)),
+            "the best action, or with probability epsilon any",
+        ),
+        "multinomial": Entry(
+            "omg.components.selectors:multinomial",
+            SelectorTraits(sections=(EpsilonKeys,), of_a_policy=True),
+            "drawn from the softmax, with a floor of epsilon",
+        ),
+        "softmax": Entry(
+            "omg.components.selectors:softmax",
+            SelectorTraits(without_floor="multinomial"),
+            "drawn from the softmax",
+        ),
+    },
+)
+"""Word of the key `action_selector` -> what it means."""
 
 
-def build_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> Any:
+def build_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> Controller:
     """Builds the networks of the controller that `config.mac` names, with newly drawn parameters.
 
     Args:
@@ -67,6 +83,4 @@ def build_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> A
         key: Consumed.
         partners: Number of different pool members in the other seats of a team.
     """
-    if config.mac not in CONTROLLERS:
-        raise unknown_name("mac", config.mac, CONTROLLERS)
-    return CONTROLLERS[config.mac](config, spec, key, partners)
+    return CONTROLLERS[config.mac].build(config, spec, key, partners)

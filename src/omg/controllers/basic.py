@@ -12,19 +12,13 @@ from jax import Array
 
 from omg.components import SELECTORS, selector_name
 from omg.controllers.base import PlayerView
-from omg.errors import unknown_name
-from omg.modules.agents import AGENTS, Agent, AgentSizes
-from omg.modules.opponent_models import (
-    NO_MODEL,
-    OPPONENT_MODELS,
-    ModelInputs,
-    ModelSizes,
-    OpponentModel,
-    Prior,
-    SubgoalModel,
-    others_one_hot,
-    own_action,
-)
+from omg.modules.agents import AGENTS
+from omg.modules.agents.base import Agent, AgentSizes
+from omg.modules.opponent_models import OPPONENT_MODELS
+from omg.modules.opponent_models.base import ModelInputs, ModelSizes, OpponentModel, others_one_hot, own_action
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
+from omg.registry import ModelTraining
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch
@@ -329,11 +323,7 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         key: Consumed.
         partners: Number of different pool members it is told apart, for `identity_am`.
     """
-    if config.agent not in AGENTS:
-        raise unknown_name("agent", config.agent, AGENTS)
-    if config.action_selector not in SELECTORS:
-        raise unknown_name("action_selector", config.action_selector, SELECTORS)
-    agent_key, model_key = (key, key) if config.am_model == NO_MODEL else jax.random.split(key)
+    agent_key, model_key = (key, key) if config.model_part.absent else jax.random.split(key)
     model = _build_model(config, spec, model_key, partners)
     everyone = spec.n_agents * spec.n_actions if config.obs_all_last_actions else 0
     sizes = AgentSizes(
@@ -349,7 +339,7 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
         map_shape=spec.map_shape,
     )
     return BasicMAC(
-        AGENTS[config.agent](sizes, key=agent_key),
+        AGENTS[config.agent].build(sizes, key=agent_key),
         model,
         selector_name(config.action_selector, config.mask_before_softmax),
         config.obs_is_state,
@@ -366,16 +356,13 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
 
 
 def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> OpponentModel | None:
-    if config.am_model == NO_MODEL:
-        return None
-    if config.am_model not in OPPONENT_MODELS:
-        raise unknown_name("am_model", config.am_model, (NO_MODEL, *OPPONENT_MODELS))
+    subgoals = config.model_part.training is ModelTraining.SUBGOALS
     sizes = ModelSizes(
         seen_dim=_seen_dim(config, spec),
         obs_dim=spec.obs_dim,
         n_actions=spec.n_actions,
         n_agents=spec.n_agents,
-        feature_dim=config.subgoal_dim if config.am_model == "omg_am" else config.am_embed_dim,
+        feature_dim=config.subgoal_dim if subgoals else config.am_embed_dim,
         hidden_dim=config.am_hidden_dim,
         inference=config.omg_inference,
         reconstruct=config.omg_reconstruct,
@@ -386,7 +373,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         naive_feature=config.am_feature,
         partners=partners,
     )
-    return OPPONENT_MODELS[config.am_model](sizes, key=key)
+    return OPPONENT_MODELS[config.am_model].build(sizes, key=key)
 
 
 def _shown_dim(model: OpponentModel | None) -> int:

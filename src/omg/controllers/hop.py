@@ -26,7 +26,8 @@ from omg.envs import ENVS, parse_env_args
 from omg.envs.base import GameArgs, Observation
 from omg.envs.grid import GridGame, GridState
 from omg.errors import UserError
-from omg.modules.opponent_models import ModelSizes, Prior
+from omg.modules.opponent_models.base import ModelSizes
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import redrawn
 from omg.planning import INFERENCES
 from omg.planning.batches import batched
@@ -97,8 +98,8 @@ class HOPMac(eqx.Module):
     minds: Minds
     """Leaves [P, ...]: a set of networks for every seat (P = A), or one for whatever seat it has (P = 1)."""
     prior: Array
-    """[P, J, outcomes], the outset of beliefs (`omg.planning.beliefs`); counted, never learned by gradients. No outcomes
-    without goals."""
+    """[P, J, outcomes], the outset of beliefs (`omg.planning.beliefs`); counted, never learned by gradients. No
+    outcomes without goals."""
     game_name: str = eqx.field(static=True)
     game_args: GameArgs = eqx.field(static=True)
     settings: PlannerSettings = eqx.field(static=True)
@@ -233,7 +234,7 @@ def shared_game(name: str, args: GameArgs) -> GridGame[GridState]:
     """
     game = ENVS[name].build(args)
     if not isinstance(game, GridGame):
-        allowed = ", ".join(other for other, entry in ENVS.items() if entry.searchable)
+        allowed = ", ".join(other for other, entry in ENVS.items() if entry.traits.searchable)
         raise UserError(f"env: got {name}, but players that plan need a game that they can search. Allowed: {allowed}.")
     return game
 

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.opponent_models import SubgoalModel, pick_offset, state_value
+from omg.modules.opponent_models.selection import pick_offset, state_value
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 if TYPE_CHECKING:
     from omg.controllers.basic import BasicMAC

@@ -1,28 +1,27 @@
 """The games. A new one is a module with a pydantic model of its arguments and a class that satisfies `base.Env`.
 
-Add one `EnvEntry` line below and a `config/envs/<name>.yaml`; the contract tests run on it without being touched.
+Add one line to ENVS and a `config/envs/<name>.yaml`; the contract tests run on it without being touched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from pydantic import ValidationError
 
 from omg.envs.adapters.host import is_hosted
-from omg.envs.base import Env, EnvSpec, EnvState, GameArgs, Observation, Outcome
+from omg.envs.base import Env, EnvSpec, EnvState, EnvTraits, GameArgs, Observation, Outcome
 from omg.envs.trust import check_word
 from omg.errors import UserError, abridged, unknown_name
+from omg.registry import Entry, Registry
 
 __all__ = [
     "ENVS",
     "Env",
-    "EnvEntry",
     "EnvSpec",
     "EnvState",
+    "EnvTraits",
     "GameArgs",
     "Observation",
     "Outcome",
@@ -34,90 +33,64 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class EnvEntry:
-    """One line of the registry. Modules are named, and imported when asked for: worker processes need no JAX."""
-
-    module: str
-    """Where the two names below are found, under `omg.envs`."""
-    args_name: str
-    build_name: str
-    summary: str
-    """One line for `omg envs`."""
-    foreign: bool = False
-    """Whether it stands for the games of another package, which is imported when one of them is built."""
-    on_host: bool = False
-    """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
-    searchable: bool = False
-    """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
-
-    @property
-    def args(self) -> type[GameArgs]:
-        """Typed arguments (`env_args`), every field with a help text."""
-        return getattr(import_module(f"omg.envs.{self.module}"), self.args_name)
-
-    @property
-    def build(self) -> Callable[[Any], Env]:
-        """Arguments -> game."""
-        return getattr(import_module(f"omg.envs.{self.module}"), self.build_name)
-
-
-ENVS: dict[str, EnvEntry] = {
-    "sc2": EnvEntry(
-        "adapters.smac", "BattleArgs", "build_sc2", "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator"
-    ),
-    "foraging": EnvEntry("foraging", "ForagingArgs", "Foraging", "Level-based foraging on a grid, general-sum"),
-    "predator_prey": EnvEntry(
-        "predator_prey", "PredatorPreyArgs", "PredatorPrey", "Slow predators hunt fast prey: MPE's simple_tag"
-    ),
-    "stag_hunt": EnvEntry(
-        "stag_hunt",
-        "StagHuntArgs",
-        "StagHunt",
-        "Hares for one, stags for two or more, on a board with obstacles",
-        searchable=True,
-    ),
-    "snowdrift": EnvEntry(
-        "snowdrift",
-        "SnowdriftArgs",
-        "Snowdrift",
-        "Everybody gains from a removed drift, only those who shovel pay",
-        searchable=True,
-    ),
-    "toy_grid": EnvEntry(
-        "toy_grid", "ToyGridArgs", "ToyGrid", "Two players race for two cells that pay only the first to arrive"
-    ),
-    "gymma": EnvEntry(
-        "adapters.gymma",
-        "GymmaArgs",
-        "GymmaEnv",
-        "Gymnasium games of several agents: lbforaging, rware, your own",
-        foreign=True,
-        on_host=True,
-    ),
-    "pettingzoo": EnvEntry(
-        "adapters.zoo",
-        "PettingZooArgs",
-        "ParallelZooEnv",
-        "Any PettingZoo parallel environment",
-        foreign=True,
-        on_host=True,
-    ),
-    "jaxmarl": EnvEntry(
-        "adapters.jaxmarl",
-        "JaxMARLArgs",
-        "build_jaxmarl",
-        "JaxMARL's games (SMAX, MPE, Overcooked, STORM, Hanabi), compiled",
-        foreign=True,
-    ),
-}
+ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
+    "env",
+    {
+        "sc2": Entry(
+            "omg.envs.adapters.smac:build_sc2",
+            EnvTraits("omg.envs.adapters.smac:BattleArgs"),
+            "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator",
+        ),
+        "foraging": Entry(
+            "omg.envs.foraging:Foraging",
+            EnvTraits("omg.envs.foraging:ForagingArgs"),
+            "Level-based foraging on a grid, general-sum",
+        ),
+        "predator_prey": Entry(
+            "omg.envs.predator_prey:PredatorPrey",
+            EnvTraits("omg.envs.predator_prey:PredatorPreyArgs"),
+            "Slow predators hunt fast prey: MPE's simple_tag",
+        ),
+        "stag_hunt": Entry(
+            "omg.envs.stag_hunt:StagHunt",
+            EnvTraits("omg.envs.stag_hunt:StagHuntArgs", searchable=True),
+            "Hares for one, stags for two or more, on a board with obstacles",
+        ),
+        "snowdrift": Entry(
+            "omg.envs.snowdrift:Snowdrift",
+            EnvTraits("omg.envs.snowdrift:SnowdriftArgs", searchable=True),
+            "Everybody gains from a removed drift, only those who shovel pay",
+        ),
+        "toy_grid": Entry(
+            "omg.envs.toy_grid:ToyGrid",
+            EnvTraits("omg.envs.toy_grid:ToyGridArgs"),
+            "Two players race for two cells that pay only the first to arrive",
+        ),
+        "gymma": Entry(
+            "omg.envs.adapters.gymma:GymmaEnv",
+            EnvTraits("omg.envs.adapters.gymma:GymmaArgs", foreign=True, on_host=True),
+            "Gymnasium games of several agents: lbforaging, rware, your own",
+        ),
+        "pettingzoo": Entry(
+            "omg.envs.adapters.zoo:ParallelZooEnv",
+            EnvTraits("omg.envs.adapters.zoo:PettingZooArgs", foreign=True, on_host=True),
+            "Any PettingZoo parallel environment",
+        ),
+        "jaxmarl": Entry(
+            "omg.envs.adapters.jaxmarl:build_jaxmarl",
+            EnvTraits("omg.envs.adapters.jaxmarl:JaxMARLArgs", foreign=True),
+            "JaxMARL's games (SMAX, MPE, Overcooked, STORM, Hanabi), compiled",
+        ),
+    },
+)
+"""Word of the key `env` -> what it means; built from its typed options."""
 
 
 def parse_env_args(name: str, env_args: dict[str, Any]) -> GameArgs:
     """Validates `env_args` for environment `name`; raises `UserError` that names the key."""
     if name not in ENVS:
         raise unknown_name("environment", name, ENVS)
-    model = ENVS[name].args
+    model = ENVS[name].traits.args
     for key in env_args:
         if key not in model.model_fields:
             raise unknown_name(f"option of {name}", f"env_args.{key}", (f"env_args.{k}" for k in model.model_fields))
@@ -153,8 +126,8 @@ def make_stored_env(source: object, name: str, env_args: dict[str, Any]) -> Env:
 
 def plays_on_host(name: str, env_args: dict[str, Any]) -> bool:
     """Whether a configured game is no JAX program; builds nothing that another package would be needed for."""
-    entry = ENVS[name]
-    return entry.on_host if entry.foreign else is_hosted(make_env(name, **env_args))
+    traits = ENVS[name].traits
+    return traits.on_host if traits.foreign else is_hosted(make_env(name, **env_args))
 
 
 def _unknown(name: str) -> Env:

@@ -8,17 +8,22 @@ Letters in shape comments: B games, A seats (agents), O observation features, S 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from omg.registry.table import load
+from omg.registry.traits import Traits
+from omg.types import PyTree
 
 if TYPE_CHECKING:
     from jax import Array
 
-EnvState = Any
+EnvState: TypeAlias = PyTree
 """A pytree private to the game; only the game itself knows its layout."""
-
+State = TypeVar("State")
+"""The same where the game is known: its own `NamedTuple`."""
 
 Seats = Annotated[int, Field(ge=1, le=4096)]
 Size = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -36,6 +41,27 @@ class GameArgs(BaseModel):
     def doubt(self) -> str | None:
         """What in these options only the user may ask for, not a file that comes from somebody else; None: nothing."""
         return None
+
+
+@dataclass(frozen=True)
+class EnvTraits(Traits):
+    """What a game's line in the registry says about it."""
+
+    options: str | type[GameArgs] = field(kw_only=False)
+    """Its typed options (`env_args`), every field with a help text; named as `module:class`, or the class."""
+    foreign: bool = field(default=False, kw_only=True)
+    """Whether it stands for the games of another package, which is imported when one of them is built."""
+    on_host: bool = field(default=False, kw_only=True)
+    """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
+    searchable: bool = field(default=False, kw_only=True)
+    """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
+
+    @property
+    def args(self) -> type[GameArgs]:
+        """The class of its options."""
+        if isinstance(self.options, str):
+            return cast(type[GameArgs], load(self.options))
+        return self.options
 
 
 @dataclass(frozen=True)
@@ -87,15 +113,22 @@ class Outcome(NamedTuple):
     """`spec.metrics` name -> [B] float32."""
 
 
-class Env(Protocol):
-    """A batched game. Stepping a finished game is harmless and its result is to be ignored."""
+class Env(Protocol[State]):
+    """A batched game. Stepping a finished game is harmless and its result is to be ignored.
+
+    A game that there is a picture of has `omg.envs.scenes.Shown` besides.
+    """
 
     spec: EnvSpec
 
-    def reset(self, key: Array, num_envs: int) -> tuple[EnvState, Observation]:
+    def reset(self, key: Array, num_envs: int) -> tuple[State, Observation]:
         """Starts `num_envs` independent games."""
         ...
 
-    def step(self, key: Array, state: EnvState, actions: Array) -> tuple[EnvState, Observation, Outcome]:
+    def step(self, key: Array, state: State, actions: Array) -> tuple[State, Observation, Outcome]:
         """Plays one step of every game. `actions`: [B, A] integers, legal by the last `Observation.avail`."""
         ...
+
+
+AnyEnv: TypeAlias = Env[EnvState]
+"""A game of which nothing but the interface is known."""

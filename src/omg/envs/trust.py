@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from omg.errors import UserError
 
@@ -41,13 +40,13 @@ def trusting(trust: bool) -> Iterator[None]:
         _named.reset(before)
 
 
-def vouch(env_args: Any) -> None:
+def vouch(env_args: object) -> None:
     """The user has named the game of these options; files may name it, too."""
     if isinstance(env_args, Mapping) and isinstance(key := env_args.get("key"), str):
         _named.set(_named.get() | {key})
 
 
-def is_trusted(key: Any = None) -> bool:
+def is_trusted(key: object = None) -> bool:
     """Whether the user has named the game `key`, or trusts all files."""
     named = _named.get() | set(filter(None, os.environ.get(VARIABLE, "").split(",")))
     return _ALL in named or key in named
@@ -72,7 +71,7 @@ def check_bytes(source: object, size: int) -> None:
         )
 
 
-def check_word(source: object, doubt: str | None, key: Any = None) -> None:
+def check_word(source: object, doubt: str | None, key: object = None) -> None:
     """Refuses what a file asks for and only the user may ask for.
 
     Args:

@@ -1,15 +1,15 @@
 """From tidy score rows to tables: how each agent does with each group of teams, and who is better.
 
-A score row is a mapping with the columns `agent`, `seed`, `group`, `team`, `episodes`, `metric` and `mean`: the mean of
-one metric over the episodes that one trained seed of an agent played with one team. All agents meet the same teams from
-the same starts with the same random numbers, so that teams are paired. Values may be text, as read from a CSV file.
+A score row is a mapping with the columns of `ScoreRow`: the mean of one metric over the episodes that one trained seed
+of an agent played with one team. All agents meet the same teams from the same starts with the same random numbers, so
+that teams are paired. Values may be text, as read from a CSV file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from omg.evaluation.statistics import (
     probability_of_improvement,
     score_interval,
 )
+from omg.evaluation.tables import ComparisonRow, ScoreRow, SummaryRow, TeamRow
+from omg.types import Row
 
-Row = Mapping[str, Any]
-COLUMNS = ("agent", "seed", "group", "team", "episodes", "metric", "mean")
 NO_SEED = -1
 """In place of a training seed, of a player that nobody trained: a scripted one is always the same."""
 
@@ -58,18 +58,15 @@ def score_matrices(rows: Iterable[Row], metric: str) -> dict[tuple[str, str], Sc
     cells: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
     episodes: dict[tuple[str, str], int] = {}
     metrics = set()
-    for row in rows:
-        missing = [column for column in COLUMNS if column not in row]
-        if missing:
-            raise UserError(f"scores: a row has no column '{missing[0]}'. Needed: {', '.join(COLUMNS)}.")
-        metrics.add(str(row["metric"]))
-        if str(row["metric"]) != metric:
+    for row in map(_score, rows):
+        metrics.add(row.metric)
+        if row.metric != metric:
             continue
-        key, cell = (str(row["group"]), str(row["agent"])), (str(row["seed"]), str(row["team"]))
+        key, cell = (row.group, row.agent), (str(row.seed), row.team)
         if cell in cells.setdefault(key, {}):
             raise UserError(f"scores: {_where(key, cell)} has more than one '{metric}'.")
-        cells[key][cell] = float(row["mean"])
-        episodes[key] = episodes.get(key, 0) + int(row["episodes"])
+        cells[key][cell] = row.mean
+        episodes[key] = episodes.get(key, 0) + row.episodes
     if not metrics:
         raise UserError("scores: there are no rows.")
     if not cells:
@@ -87,7 +84,7 @@ def summarise(
     resample: Resample = "seeds",
     lower_is_better: bool = False,
     seed: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[SummaryRow]:
     """How each agent does with each group of teams.
 
     Args:
@@ -99,8 +96,7 @@ def summarise(
         seed: of the resampling.
 
     Returns:
-        One row per group and agent: agent, group, metric, seeds, teams, episodes, mean, low, high, iqm, iqm_low,
-        iqm_high (95 % intervals, NaN where there are too few seeds), worst_team, worst_team_mean (mean over seeds).
+        One row per group and agent; the ends of intervals are NaN where there are too few seeds.
     """
     table = []
     for (group, agent), matrix in score_matrices(rows, metric).items():
@@ -109,18 +105,22 @@ def summarise(
         per_team = matrix.scores.mean(axis=0)
         worst = int(np.argmax(per_team) if lower_is_better else np.argmin(per_team))
         table.append(
-            {
-                "agent": agent,
-                "group": group,
-                "metric": metric,
-                "seeds": len(matrix.seeds),
-                "teams": len(matrix.teams),
-                "episodes": matrix.episodes,
-                **_columns(mean, "mean", "low", "high"),
-                **_columns(iqm, "iqm", "iqm_low", "iqm_high"),
-                "worst_team": matrix.teams[worst],
-                "worst_team_mean": float(per_team[worst]),
-            }
+            SummaryRow(
+                agent=agent,
+                group=group,
+                metric=metric,
+                seeds=len(matrix.seeds),
+                teams=len(matrix.teams),
+                episodes=matrix.episodes,
+                mean=mean.value,
+                low=mean.low,
+                high=mean.high,
+                iqm=iqm.value,
+                iqm_low=iqm.low,
+                iqm_high=iqm.high,
+                worst_team=matrix.teams[worst],
+                worst=float(per_team[worst]),
+            )
         )
     return table
 
@@ -134,7 +134,7 @@ def compare(
     teams: Literal["resampled", "fixed"] = "resampled",
     lower_is_better: bool = False,
     seed: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[ComparisonRow]:
     """The paired difference between an agent and each baseline, group by group.
 
     Args:
@@ -148,10 +148,8 @@ def compare(
         seed: of the resampling.
 
     Returns:
-        One row per group and baseline: agent, baseline, group, metric, seeds, baseline_seeds, teams, episodes (of
-        both), mean, baseline_mean, difference (agent - baseline, in the metric's own units), low, high (95 %),
-        p_improvement (probability that the agent is ahead), p_low, p_high, interval_over, verdict: `better`, `worse`
-        or `no difference shown`, by whether the interval of the difference excludes 0.
+        One row per group and baseline; its verdict is `better`, `worse` or `no difference shown`, by whether the
+        interval of the difference excludes 0.
 
     Raises:
         UserError: an agent is unknown, or two agents have not met the same teams.
@@ -178,22 +176,26 @@ def compare(
             over: Resample = "seeds_and_teams" if resampled else "seeds"
             ahead = probability_of_improvement(sign * own.scores, sign * other_scores, over, trained=trained, seed=seed)
             table.append(
-                {
-                    "agent": agent,
-                    "baseline": baseline,
-                    "group": group,
-                    "metric": metric,
-                    "seeds": len(own.seeds),
-                    "baseline_seeds": len(other.seeds),
-                    "teams": len(own.teams),
-                    "episodes": own.episodes + other.episodes,
-                    "mean": float(own.scores.mean()),
-                    "baseline_mean": float(other_scores.mean()),
-                    **_columns(difference, "difference", "low", "high"),
-                    **_columns(ahead, "p_improvement", "p_low", "p_high"),
-                    "interval_over": "seeds and teams" if resampled else "seeds",
-                    "verdict": verdict(difference, lower_is_better=lower_is_better),
-                }
+                ComparisonRow(
+                    agent=agent,
+                    baseline=baseline,
+                    group=group,
+                    metric=metric,
+                    seeds=len(own.seeds),
+                    baseline_seeds=len(other.seeds),
+                    teams=len(own.teams),
+                    episodes=own.episodes + other.episodes,
+                    mean=float(own.scores.mean()),
+                    baseline_mean=float(other_scores.mean()),
+                    difference=difference.value,
+                    low=difference.low,
+                    high=difference.high,
+                    p_improvement=ahead.value,
+                    p_low=ahead.low,
+                    p_high=ahead.high,
+                    interval_over="seeds and teams" if resampled else "seeds",
+                    verdict=verdict(difference, lower_is_better=lower_is_better),
+                )
             )
     return table
 
@@ -206,15 +208,24 @@ def verdict(difference: Estimate, *, lower_is_better: bool = False) -> str:
     return below if difference.high < 0 else "no difference shown"
 
 
-def per_team(rows: Iterable[Row], metric: str) -> list[dict[str, Any]]:
-    """One row per group, team and agent: group, team, agent, seeds, mean, lowest and highest seed."""
+def per_team(rows: Iterable[Row], metric: str) -> list[TeamRow]:
+    """One row per group, team and agent: mean over its seeds, lowest and highest seed."""
     table = []
     for (group, agent), matrix in score_matrices(rows, metric).items():
         for column, team in enumerate(matrix.teams):
             scores = matrix.scores[:, column]
-            row = {"group": group, "team": team, "agent": agent, "metric": metric, "seeds": len(matrix.seeds)}
-            spread = {"lowest": float(scores.min()), "highest": float(scores.max())}
-            table.append({**row, "mean": float(scores.mean()), **spread})
+            table.append(
+                TeamRow(
+                    group=group,
+                    team=team,
+                    agent=agent,
+                    metric=metric,
+                    seeds=len(matrix.seeds),
+                    mean=float(scores.mean()),
+                    lowest=float(scores.min()),
+                    highest=float(scores.max()),
+                )
+            )
     return table
 
 
@@ -225,7 +236,7 @@ def normalise(
     random: str = "random",
     best_response: str = "best_response",
     smallest_gap: float = 0.0,
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[ScoreRow], list[str]]:
     """Scores per team on a scale from a random player (0) to a best response trained for that team (1).
 
     Args:
@@ -239,14 +250,10 @@ def normalise(
     Returns:
         Rows of all other agents with the metric `<metric>_normalised`, and the teams (`group/team`) left out.
     """
-    rows = list(rows)
-    matrices = score_matrices(rows, metric)
-    episodes = {
-        (str(row["group"]), str(row["agent"]), str(row["seed"]), str(row["team"])): int(row["episodes"])
-        for row in rows
-        if str(row["metric"]) == metric
-    }
-    table: list[dict[str, Any]] = []
+    scores = [_score(row) for row in rows]
+    matrices = score_matrices(scores, metric)
+    episodes = {(row.group, row.agent, str(row.seed), row.team): row.episodes for row in scores if row.metric == metric}
+    table: list[ScoreRow] = []
     left_out: dict[str, None] = {}
     for (group, agent), matrix in matrices.items():
         if agent in (random, best_response):
@@ -262,11 +269,26 @@ def normalise(
         for row_index, seed in enumerate(matrix.seeds):
             for column in np.flatnonzero(keep):
                 team = matrix.teams[column]
-                row = {"agent": agent, "seed": seed, "group": group, "team": team}
-                count = episodes[group, agent, seed, team]
-                value = float(scaled[row_index, column])
-                table.append({**row, "episodes": count, "metric": f"{metric}_normalised", "mean": value})
+                table.append(
+                    ScoreRow(
+                        agent=agent,
+                        seed=seed,
+                        group=group,
+                        team=team,
+                        episodes=episodes[group, agent, seed, team],
+                        metric=f"{metric}_normalised",
+                        mean=float(scaled[row_index, column]),
+                    )
+                )
     return table, list(left_out)
+
+
+def _score(row: Row) -> ScoreRow:
+    """A score row that somebody gave."""
+    missing = [name for name in ScoreRow.names() if name not in row]
+    if missing:
+        raise UserError(f"scores: a row has no column '{missing[0]}'. Needed: {', '.join(ScoreRow.names())}.")
+    return ScoreRow.of(row)
 
 
 def _matrix(key: tuple[str, str], cells: Mapping[tuple[str, str], float], episodes: int, metric: str) -> ScoreMatrix:
@@ -290,10 +312,6 @@ def _same_teams(group: str, agent: str, own: ScoreMatrix, baseline: str, other: 
             f"by team; only '{holder}' has met '{different[0]}'."
         )
     return other.scores[:, [other.teams.index(team) for team in own.teams]]
-
-
-def _columns(estimate: Estimate, value: str, low: str, high: str) -> dict[str, float]:
-    return {value: estimate.value, low: estimate.low, high: estimate.high}
 
 
 def _where(key: tuple[str, str], cell: tuple[str, str]) -> str:

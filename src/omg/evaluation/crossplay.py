@@ -8,12 +8,13 @@ import numpy as np
 
 from omg.envs import Env
 from omg.evaluation.groups import group_names, make_groups
-from omg.evaluation.heldout import Mates, Row, evaluate_groups
+from omg.evaluation.heldout import Mates, evaluate_groups
+from omg.evaluation.tables import CrossPlayRow
 
 
 def cross_play(
     env: Env, mates: Mates, episodes: int, seed: int = 0, progress: Callable[[int, int], None] | None = None
-) -> list[Row]:
+) -> list[CrossPlayRow]:
     """Each member in one seat, each member in all other seats.
 
     Args:
@@ -24,10 +25,10 @@ def cross_play(
         progress: Called with the number of agents done and of all agents.
 
     Returns:
-        Rows with the columns agent, mate, metric, mean, episodes.
+        One row per pair and metric.
     """
     group = make_groups(mates.members, env.spec.n_agents, group_names(env.spec.n_agents)[:1])[0]
-    rows: list[Row] = []
+    rows: list[CrossPlayRow] = []
     first = 0
     for kind, number in zip(mates.squad.kinds, mates.squad.numbers, strict=True):
         who = [index for index, position in enumerate(mates.position) if first <= position < first + number]
@@ -38,8 +39,8 @@ def cross_play(
             means = np.broadcast_to(values.mean(axis=2), (number, len(group.teams)))
             for row, agent in enumerate(who):
                 for mate, mean in enumerate(means[row]):
-                    pair = {"agent": mates.members[agent].name, "mate": mates.members[mate].name}
-                    rows.append({**pair, "metric": metric, "mean": float(mean), "episodes": episodes})
+                    one, other = mates.members[agent].name, mates.members[mate].name
+                    rows.append(CrossPlayRow(agent=one, mate=other, metric=metric, mean=float(mean), episodes=episodes))
         if progress is not None:
             progress(first, mates.squad.size)
     return rows

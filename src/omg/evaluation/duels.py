@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,13 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers import Lineup, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.controllers.base import Lineup, Player
+from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs.base import Observation
 from omg.envs.battle import Duel
-from omg.evaluation.statistics import share_interval
-from omg.runners import EpisodeStats, play_episodes
+from omg.evaluation.statistics import Estimate, share_interval
+from omg.evaluation.tables import DuelRow
+from omg.runners.vector import EpisodeStats, play_episodes
+from omg.types import PyTree
 
-Row = dict[str, Any]
 _BATTLES = 512
 """Battles of one compiled call; a battle has two teams, so it costs as much as two games against a script."""
 
@@ -32,8 +35,8 @@ class Contender(NamedTuple):
 
     name: str
     algorithm: str
-    player: Any
-    """A `controllers.Player`."""
+    player: Player | None
+    """None of a script that is not built for its game yet."""
 
 
 class Results(NamedTuple):
@@ -107,25 +110,35 @@ def versus(
     return Results(won, lost, west, lengths)
 
 
-def versus_rows(left: Sequence[Contender], right: Sequence[Contender], results: Results) -> list[Row]:
-    """Tidy rows with the columns left, right, metric, mean, low, high, episodes.
+def versus_rows(left: Sequence[Contender], right: Sequence[Contender], results: Results) -> list[DuelRow]:
+    """One row per pairing and metric.
 
     Metrics: the shares `won`, `drawn` and `lost` as the left team sees them, `won_west` and `won_east` by the side it
     stood on, and `ep_length`. `low` and `high` are the ends of 95 % intervals over battles; of lengths there are none.
     """
-    rows: list[Row] = []
+    rows: list[DuelRow] = []
     for i, one in enumerate(left):
         for j, other in enumerate(right):
             won, lost, west = results.won[i, j], results.lost[i, j], results.west[i, j]
             shares = {"won": won, "drawn": ~won & ~lost, "lost": lost, "won_west": won[west], "won_east": won[~west]}
-            pair = {"left": one.name, "right": other.name}
             for metric, values in shares.items():
-                mean, low, high = share_interval(int(values.sum()), len(values))
-                rows.append({**pair, "metric": metric, "mean": mean, "low": low, "high": high, "episodes": len(values)})
-            length = float(results.lengths[i, j].mean())
-            nothing = {"low": math.nan, "high": math.nan, "episodes": won.size}
-            rows.append({**pair, "metric": "ep_length", "mean": length, **nothing})
+                share = share_interval(int(values.sum()), len(values))
+                rows.append(_row(one, other, metric, share, len(values)))
+            length = Estimate(float(results.lengths[i, j].mean()), math.nan, math.nan)
+            rows.append(_row(one, other, "ep_length", length, won.size))
     return rows
+
+
+def _row(left: Contender, right: Contender, metric: str, found: Estimate, battles: int) -> DuelRow:
+    return DuelRow(
+        left=left.name,
+        right=right.name,
+        metric=metric,
+        mean=found.value,
+        low=found.low,
+        high=found.high,
+        episodes=battles,
+    )
 
 
 class BothTeams(eqx.Module):
@@ -134,14 +147,14 @@ class BothTeams(eqx.Module):
     home: TeamPolicy
     away: TeamPolicy
 
-    def initial(self, batch: int, key: Array) -> tuple[Any, Any]:
+    def initial(self, batch: int, key: Array) -> tuple[PyTree, PyTree]:
         """See `Policy.initial`."""
         keys = jax.random.split(key)
         return self.home.initial(batch // 2, keys[0]), self.away.initial(batch // 2, keys[1])
 
     def act(
-        self, observation: Observation, memory: tuple[Any, Any], key: Array, epsilon: Array | float
-    ) -> tuple[Array, tuple[Any, Any], dict[str, Array]]:
+        self, observation: Observation, memory: tuple[PyTree, PyTree], key: Array, epsilon: Array | float
+    ) -> tuple[Array, tuple[PyTree, PyTree], dict[str, Array]]:
         """See `Policy.act`; nothing is stored."""
         halves = [Observation(*parts) for parts in zip(*(jnp.split(field, 2) for field in observation), strict=True)]
         keys = jax.random.split(key)
@@ -151,7 +164,7 @@ class BothTeams(eqx.Module):
         ]
         return jnp.concatenate([actions for actions, _, _ in acted]), (acted[0][1], acted[1][1]), {}
 
-    def lineup(self, memory: tuple[Any, Any]) -> None:
+    def lineup(self, memory: tuple[PyTree, PyTree]) -> None:
         """Nobody learns here."""
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from omg.errors import UserError
 from omg.evaluation.comparison import score_matrices
+from omg.types import Row, Tree
 
 
 def marl_eval_json(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     env: str,
     scenario: str,
     *,
     metrics: Sequence[str] | None = None,
     step_count: int = 0,
-) -> dict[str, Any]:
+) -> Tree:
     """Nested mappings env > task > algorithm > run > step, ready for `json.dump`.
 
     A task is one group of teams on one scenario (`8m_7_homologue`), a run is one training seed, and a metric is a list
@@ -37,7 +37,7 @@ def marl_eval_json(
     """
     rows = list(rows)
     names = list(dict.fromkeys(str(row["metric"]) for row in rows)) if metrics is None else list(metrics)
-    tasks: dict[str, Any] = {}
+    tasks: Tree = {}
     for metric in names:
         for (group, agent), matrix in score_matrices(rows, metric).items():
             runs = tasks.setdefault(f"{scenario}_{group}".lower(), {}).setdefault(agent, {})
@@ -49,7 +49,7 @@ def marl_eval_json(
     return {env.lower(): tasks}
 
 
-def _check(tasks: Mapping[str, Any], metrics: Sequence[str]) -> None:
+def _check(tasks: Tree, metrics: Sequence[str]) -> None:
     """All tasks must have the same agents, all agents equally many seeds, and all seeds the same metrics."""
     if not tasks:
         raise UserError("marl-eval export: there are no rows.")

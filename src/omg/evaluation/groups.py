@@ -33,8 +33,8 @@ class Group(NamedTuple):
     name: str
     teams: tuple[str, ...]
     """Readable names, e.g. `6xqmix_s7+1xiql_s9`."""
-    mates: np.ndarray
-    """[teams, A-1] int32, members by number, in the order in which they follow the agent round the table."""
+    members: np.ndarray
+    """[teams, A-1] int32, team-mates by number, in the order in which they follow the agent round the table."""
 
 
 def group_names(n_agents: int) -> list[str]:
@@ -70,13 +70,13 @@ def make_groups(
     for name in known:
         # Every group draws, so that which ones are asked for does not change the others.
         if name == f"{others}_nonhomologue":
-            mates = np.asarray([_mixed(members, others, rng) for _ in members], np.int32)
+            chosen = np.asarray([_mixed(members, others, rng) for _ in members], np.int32)
         else:
-            mates = np.repeat(np.arange(len(members), dtype=np.int32)[:, None], others, axis=1)
+            chosen = np.repeat(np.arange(len(members), dtype=np.int32)[:, None], others, axis=1)
             if name == f"{others - 1}_homologue":
-                mates[:, -1] = [_other(members, index, rng) for index in range(len(members))]
+                chosen[:, -1] = [_other(members, index, rng) for index in range(len(members))]
         if names is None or name in names:
-            made.append(Group(name, _distinct([_label(members, row) for row in mates]), mates))
+            made.append(Group(name, _distinct([_label(members, row) for row in chosen]), chosen))
     return made
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,17 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import Config, change_config
-from omg.controllers import LEARNER, Lineup, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.controllers.base import Lineup, Player
+from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation.groups import Group, MemberName, make_groups
-from omg.modules.opponent_models import IdentityModel
+from omg.evaluation.tables import ScoreRow
+from omg.modules.opponent_models.identity import IdentityModel
 from omg.pools import Pool
-from omg.runners import EpisodeStats, Rollout, play_episodes
+from omg.runners.vector import EpisodeStats, Rollout, play_episodes
 from omg.training.adapting import adapt_players
 from omg.training.team import load_player
 
-Row = dict[str, Any]
 Say = Callable[[str], None]
 
 _AXIS = "agents"
@@ -77,20 +79,22 @@ def load_mates(
     return Mates(names, squad, tuple(position), fitted is not None)
 
 
-def lineups(mates: np.ndarray, position: Sequence[int], episodes: int, turns: tuple[int, ...] | None = None) -> Lineup:
+def lineups(
+    members: np.ndarray, position: Sequence[int], episodes: int, turns: tuple[int, ...] | None = None
+) -> Lineup:
     """Who sits where in N x E games, team by team: the agent moves one seat on from episode to episode.
 
     Args:
-        mates: [N, A-1] members by number.
+        members: [N, A-1] by number.
         position: Number in the squad of each member.
         episodes: E.
         turns: Seats that the agent takes; None for all.
     """
-    teams, seats = mates.shape[0], mates.shape[1] + 1
+    teams, seats = members.shape[0], members.shape[1] + 1
     taken = np.asarray(range(seats) if turns is None else turns)
     seat = np.tile(taken[np.arange(episodes) % len(taken)], teams)
     players = np.full((teams * episodes, seats), LEARNER, np.int32)
-    numbers = np.asarray(position, np.int32)[mates]
+    numbers = np.asarray(position, np.int32)[members]
     rows = np.arange(teams * episodes)
     for mate in range(seats - 1):
         players[rows, (seat + 1 + mate) % seats] = np.repeat(numbers[:, mate], episodes)
@@ -99,7 +103,7 @@ def lineups(mates: np.ndarray, position: Sequence[int], episodes: int, turns: tu
 
 def evaluate_groups(
     env: Env,
-    agents: Any,
+    agents: Player,
     mates: Mates,
     groups: Sequence[Group],
     episodes: int,
@@ -130,16 +134,16 @@ def evaluate_groups(
     found: dict[str, dict[str, np.ndarray]] = {}
     chunks = {group.name: _chunk(len(group.teams), episodes) for group in groups}
     # One width for all groups, so that groups of equal size share a compilation.
-    places = max(_places(group.mates, chunks[group.name]) for group in groups) * episodes
+    places = max(_places(group.members, chunks[group.name]) for group in groups) * episodes
     for group in groups:
         at_once = chunks[group.name]
         # The name, not the position: which other groups are asked for does not change the games of this one.
         group_key = jax.random.fold_in(jax.random.PRNGKey(seed), zlib.crc32(group.name.encode()) & 0x7FFFFFFF)
         parts: list[dict[str, np.ndarray]] = []
         for first in range(0, len(group.teams), at_once):
-            chunk = group.mates[first : first + at_once]
+            chunk = group.members[first : first + at_once]
             # A last chunk that is too short is filled up with the first teams, so that one compilation serves all.
-            filled = np.concatenate([chunk, group.mates[: at_once - len(chunk)]])
+            filled = np.concatenate([chunk, group.members[: at_once - len(chunk)]])
             draw = _fixed_draw(
                 lineups(filled, mates.position, episodes, env.spec.learner_seats), mates.squad.size, places
             )
@@ -156,7 +160,7 @@ def evaluate_groups(
 
 def pool_scores(
     env: Env,
-    agents: Any,
+    agents: Player,
     label: str,
     seeds: Sequence[int],
     mates: Mates,
@@ -166,7 +170,7 @@ def pool_scores(
     *,
     epsilon: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Row]:
+) -> list[ScoreRow]:
     """Plays agents with groups of teams made from `mates`: the tidy rows of `score_rows` for all groups.
 
     Args:
@@ -191,7 +195,7 @@ def pool_scores(
 
 def score_rows(
     label: str, seeds: Sequence[int], group: Group, scores: dict[str, np.ndarray], metrics: Sequence[str] | None = None
-) -> list[Row]:
+) -> list[ScoreRow]:
     """Tidy rows of what `evaluate_groups` returned: one per agent, team and metric.
 
     Args:
@@ -200,9 +204,6 @@ def score_rows(
         group: The teams.
         scores: Metric -> [S, N, E].
         metrics: Names to keep; None for all.
-
-    Returns:
-        Rows with the columns agent, seed, group, team, episodes, metric, mean.
     """
     rows = []
     for metric, values in scores.items():
@@ -210,13 +211,21 @@ def score_rows(
             continue
         for index, seed in enumerate(seeds):
             for team, name in enumerate(group.teams):
-                mean = float(values[index, team].mean())
-                facts = {"agent": label, "seed": int(seed), "group": group.name, "team": name}
-                rows.append({**facts, "episodes": values.shape[2], "metric": metric, "mean": mean})
+                rows.append(
+                    ScoreRow(
+                        agent=label,
+                        seed=int(seed),
+                        group=group.name,
+                        team=name,
+                        episodes=values.shape[2],
+                        metric=metric,
+                        mean=float(values[index, team].mean()),
+                    )
+                )
     return rows
 
 
-def stack_agents(players: Sequence[Any]) -> Any:
+def stack_agents(players: Sequence[Player]) -> Player:
     """Players of one structure as a single one whose arrays have a leading axis S.
 
     Raises:
@@ -229,7 +238,7 @@ def stack_agents(players: Sequence[Any]) -> Any:
 
 
 def record_group(
-    env: Env, agents: Any, mates: Mates, group: Group, episodes: int, seed: int = 0
+    env: Env, agents: Player, mates: Mates, group: Group, episodes: int, seed: int = 0
 ) -> tuple[Rollout, np.ndarray]:
     """Plays the teams of a group and keeps everything that was seen, done and inferred.
 
@@ -237,8 +246,9 @@ def record_group(
         A rollout of NumPy arrays [S, N * E, ...], and the team [N * E] of each episode.
     """
     games = len(group.teams) * episodes
-    places = _places(group.mates, len(group.mates)) * episodes
-    draw = _fixed_draw(lineups(group.mates, mates.position, episodes, env.spec.learner_seats), mates.squad.size, places)
+    places = _places(group.members, len(group.members)) * episodes
+    lineup = lineups(group.members, mates.position, episodes, env.spec.learner_seats)
+    draw = _fixed_draw(lineup, mates.squad.size, places)
     rollout = _play(env, agents, mates.squad, draw, jax.random.PRNGKey(seed), games, 0.0, record=True)
     return jax.device_get(rollout), np.repeat(np.arange(len(group.teams)), episodes)
 
@@ -250,7 +260,7 @@ def _chunk(teams: int, episodes: int) -> int:
 
 
 def _play_all(
-    env: Env, agents: Any, squad: Squad, draw: TeamDraw, key: jax.Array, games: int, epsilon: float
+    env: Env, agents: Player, squad: Squad, draw: TeamDraw, key: jax.Array, games: int, epsilon: float
 ) -> dict[str, np.ndarray]:
     """The same games with all agents, as many agents at a time as the machine can use: metric -> [S, games] float64."""
     number = _agents_in(agents)
@@ -269,9 +279,9 @@ def _play_all(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _places(mates: np.ndarray, at_once: int) -> int:
-    """The most seats that one player has in any choice of `at_once` teams, [N, A-1] members by number."""
-    counts = np.stack([np.bincount(row, minlength=mates.max() + 1) for row in mates])
+def _places(members: np.ndarray, at_once: int) -> int:
+    """The most seats that one player has in any choice of `at_once` teams; `members` [N, A-1] by number."""
+    counts = np.stack([np.bincount(row, minlength=members.max() + 1) for row in members])
     return int(np.sort(counts, axis=0)[::-1][:at_once].sum(axis=0).max())
 
 
@@ -281,7 +291,7 @@ def _fixed_draw(lineup: Lineup, players: int, places: int) -> TeamDraw:
     return TeamDraw(parts, fixed=lineup, most=(places,) * players)
 
 
-def _agents_in(agents: Any) -> int:
+def _agents_in(agents: Player) -> int:
     leaves = [leaf for leaf in jax.tree.leaves(agents) if eqx.is_array(leaf)]
     return int(leaves[0].shape[0]) if leaves else 1
 
@@ -289,7 +299,7 @@ def _agents_in(agents: Any) -> int:
 @eqx.filter_jit
 def _play(
     env: Env,
-    agents: Any,
+    agents: Player,
     squad: Squad,
     draw: TeamDraw,
     key: jax.Array,
@@ -304,7 +314,7 @@ def _play(
     # Numbers of players mean something only among the players the agent was trained with.
     told = isinstance(getattr(agents, "opponent_model", None), IdentityModel)
 
-    def one(own: Any) -> EpisodeStats | Rollout:
+    def one(own: Player) -> EpisodeStats | Rollout:
         policy = TeamPolicy(eqx.combine(own, rest), squad, draw, tell_players=told)
         rollout = play_episodes(env, policy, key, games, epsilon, record=record, axis_name=named)
         return rollout if record else rollout.stats

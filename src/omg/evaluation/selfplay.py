@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from omg.controllers import Policy
+from omg.controllers.base import Policy
 from omg.envs import Env
 from omg.evaluation.statistics import bootstrap_interval
+from omg.evaluation.tables import AloneRow
 from omg.pools import Agent
-from omg.runners import EpisodeStats, play_episodes
+from omg.runners.vector import EpisodeStats, play_episodes
 
 
-def play_team(agent: Agent, episodes: int, seed: int = 0, epsilon: float = 0.0) -> list[dict[str, Any]]:
+def play_team(agent: Agent, episodes: int, seed: int = 0, epsilon: float = 0.0) -> list[AloneRow]:
     """Plays `episodes` episodes and summarises every metric.
 
     Args:
@@ -26,7 +25,7 @@ def play_team(agent: Agent, episodes: int, seed: int = 0, epsilon: float = 0.0) 
         epsilon: exploration handed to the agent; 0 plays greedily.
 
     Returns:
-        One row per metric: metric, mean, std, low and high (95 % bootstrap interval of the mean), episodes.
+        One row per metric; its interval is the 95 % bootstrap interval of the mean over episodes.
 
     Raises:
         UserError: the agent is a bound that cannot play in all seats.
@@ -39,8 +38,8 @@ def play_team(agent: Agent, episodes: int, seed: int = 0, epsilon: float = 0.0) 
     for name, values in columns.items():
         values = np.asarray(values, np.float64)
         low, high = bootstrap_interval(values)
-        row = {"metric": name, "mean": float(values.mean()), "std": float(values.std()), "low": low, "high": high}
-        rows.append({**row, "episodes": episodes})
+        mean, spread = float(values.mean()), float(values.std())
+        rows.append(AloneRow(metric=name, mean=mean, std=spread, low=low, high=high, episodes=episodes))
     return rows
 
 

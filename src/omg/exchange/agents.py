@@ -12,7 +12,7 @@ import numpy as np
 from omg.components.files import new_folder, write_bytes, write_text
 from omg.config import Config
 from omg.errors import UserError, unknown_name
-from omg.exchange.exporting import belongs, check_free, pymarl_files
+from omg.exchange.exporting import Files, belongs, check_free, networks_of, pymarl_files
 from omg.exchange.importing import import_folder
 from omg.exchange.inputs import interface
 from omg.exchange.onnx_graph import onnx_bytes
@@ -147,14 +147,15 @@ def export_agent(path: Path, to: str, output: Path, *, which: str = "last", seed
     agent.check_untold()
     try:
         if to == "onnx":
-            data = onnx_bytes(interface(agent)[0], agent.policy)
+            data = onnx_bytes(interface(agent), networks_of(agent))
             output.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(output, data)
             return Written([f"Graph: {output}"], [])
         notes: list[str] = []
+        files: Files
         if to == "torch":
-            face, _ = interface(agent)
-            state = module_state(face, agent.policy)
+            face = interface(agent)
+            state = module_state(face, networks_of(agent))
             files, source = {"agent.th": state}, module_source(face, state)
         else:
             learner, notes = _learner_of(folder, agent)

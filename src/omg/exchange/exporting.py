@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from omg.components.files import name_leaves
-from omg.controllers import BasicMAC
+from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.importing import AGENT, CRITIC, MIXER
-from omg.exchange.layers import Link, agent_links, critic_links, mixer_links, to_theirs
+from omg.exchange.layers import HasCritic, HasMixer, Link, agent_links, critic_links, mixer_links, to_theirs
 from omg.exchange.optimisers import optimiser_to_theirs
 from omg.learners import build_learner
 from omg.pools import Agent
 
-Files = dict[str, Any]
+Files = dict[str, object]
 """Name of a file -> what `write_torch` puts into it."""
 
 
-def agent_network(agent: Agent) -> Any:
-    """The network of an agent that is one.
+def networks_of(agent: Agent) -> BasicMAC:
+    """The policy of an agent that is made of networks alone.
 
     Raises:
         UserError: it is a planner.
@@ -31,7 +30,7 @@ def agent_network(agent: Agent) -> Any:
     policy = agent.policy
     if not isinstance(policy, BasicMAC):
         raise UserError(f"{agent.card.algorithm}: this player searches the game itself and cannot be exported.")
-    return policy.agent
+    return policy
 
 
 def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tuple[Files, list[str]]:
@@ -47,12 +46,12 @@ def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tupl
     Raises:
         UserError: PyMARL and EPyMARL have no such agent.
     """
-    network, config = agent_network(agent), agent.config
-    if agent.policy.opponent_model is not None:
+    policy, config = networks_of(agent), agent.config
+    if policy.opponent_model is not None:
         raise UserError(
             f"--to pymarl: got am_model={config.am_model}, which PyMARL does not have; use --to torch or --to onnx."
         )
-    links = agent_links(network)
+    links = agent_links(policy.agent)
     square = config.mlp_second_dim in (None, config.rnn_hidden_dim)
     if config.agent not in ("rnn", "idv_rnn", "mlp") or not square or config.obs_one_hot or links is None:
         raise UserError(
@@ -60,9 +59,9 @@ def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tupl
             f"{config.mlp_second_dim}. PyMARL and EPyMARL have rnn, idv_rnn and mlp with two equal layers; the others "
             f"can be exported with --to torch."
         )
-    if agent.policy.all_last_actions:
+    if policy.all_last_actions:
         raise UserError("--to pymarl: obs_all_last_actions=True is no input of PyMARL's agents; use --to torch.")
-    files: Files = {AGENT: to_theirs(links, name_leaves(network))}
+    files: Files = {AGENT: to_theirs(links, name_leaves(policy.agent))}
     if config.mixer == "vdn":
         files[MIXER] = {}
     if learner is None:
@@ -77,11 +76,14 @@ def _learner_files(agent: Agent, links: list[Link], learner: Mapping[str, np.nda
     files: Files = {}
     notes: list[str] = []
     parts: dict[str, list[Link]] = {}
-    for file, name, links_of in ((MIXER, "mixer", mixer_links), (CRITIC, "critic", critic_links)):
-        module = getattr(shapes, name, None)
+    mixer = shapes.mixer if isinstance(shapes, HasMixer) else None
+    critic = shapes.critic if isinstance(shapes, HasCritic) else None
+    for file, name, module, found in (
+        (MIXER, "mixer", mixer, mixer_links(mixer)),
+        (CRITIC, "critic", critic, critic_links(critic)),
+    ):
         if module is None:
             continue
-        found = links_of(module)
         if found is None:
             notes.append(f"{file}: not written, since EPyMARL has no {name} like this one")
         elif any(f"{name}.{link.ours}" not in learner for link in found):
@@ -89,11 +91,10 @@ def _learner_files(agent: Agent, links: list[Link], learner: Mapping[str, np.nda
         else:
             parts[name] = found
             files[file] = to_theirs(found, {link.ours: learner[f"{name}.{link.ours}"] for link in found})
-    with_critic = hasattr(shapes, "critic")
     # Without a critic one optimiser has the agent and the mixer.
     both = [("0.", link) for link in links] + [("1.", link) for link in parts.get("mixer", ())]
     wanted: list[tuple[str, str, list[tuple[str, Link]], float]] = [("opt.th", "opt_state.0.", both, config.lr)]
-    if with_critic:
+    if isinstance(shapes, HasCritic):
         wanted = [("agent_opt.th", "opt_state.0.", [("", link) for link in links], config.lr)]
         if "critic" in parts:
             of_critic = [("", link) for link in parts["critic"]]

@@ -5,22 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from omg.components.files import fill_leaves, name_leaves
 from omg.config import Config, change_config
-from omg.controllers import BasicMAC, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC
 from omg.envs import EnvSpec, make_env
 from omg.errors import UserError
-from omg.exchange.layers import Link, agent_links, critic_links, mixer_links, to_ours
+from omg.exchange.layers import (
+    HasCritic,
+    HasMixer,
+    Link,
+    StateDict,
+    agent_links,
+    critic_links,
+    mixer_links,
+    to_ours,
+)
 from omg.exchange.old_omg import MODEL_FILES, VAE, model_arrays, prior_arrays
 from omg.exchange.optimisers import UnusableError, optimiser_to_ours
 from omg.exchange.torch_files import read_torch
 from omg.learners import build_learner
-from omg.modules.opponent_models import Prior, SubgoalModel
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 AGENT, MIXER, CRITIC = "agent.th", "mixer.th", "critic.th"
 OPTIMISERS = {"opt.th": "opt_state", "agent_opt.th": "opt_state", "critic_opt.th": "critic_opt_state"}
@@ -92,15 +102,17 @@ def _files(folder: Path) -> list[str]:
     return files
 
 
-def _state(file: Path) -> Mapping[str, Any]:
+def _state(file: Path) -> StateDict:
     """A `state_dict`."""
     stored = read_torch(file)
-    if not isinstance(stored, dict) or not all(isinstance(value, np.ndarray) for value in stored.values()):
+    tensors = stored if isinstance(stored, dict) else {}
+    found = {str(name): tensor for name, tensor in tensors.items() if isinstance(tensor, np.ndarray)}
+    if not isinstance(stored, dict) or len(found) != len(stored):
         raise UserError(f"{file}: it is no state_dict, which holds tensors by name and nothing else.")
-    return {str(name): tensor for name, tensor in stored.items()}
+    return found
 
 
-def _read_prior(file: Path, state: Mapping[str, Any], config: Config, spec: EnvSpec) -> Prior:
+def _read_prior(file: Path, state: StateDict, config: Config, spec: EnvSpec) -> Prior:
     if config.omg_maps and spec.map_shape is not None:
         raise UserError(f"{file}: it reads views as plain numbers; set omg_maps=False.")
     width = spec.state_dim if config.obs_is_state else spec.obs_dim
@@ -116,7 +128,7 @@ def _template(config: Config, spec: EnvSpec) -> BasicMAC:
     return mac
 
 
-def _read_agent(folder: Path, states: Mapping[str, Any], config: Config, found: Imported) -> None:
+def _read_agent(folder: Path, states: Mapping[str, StateDict], config: Config, found: Imported) -> None:
     template, state = _template(config, found.spec), states[AGENT]
     model = template.opponent_model
     if model is not None and not isinstance(model, SubgoalModel):
@@ -131,7 +143,9 @@ def _read_agent(folder: Path, states: Mapping[str, Any], config: Config, found: 
     found.policy = fill_leaves(template, arrays)
 
 
-def _model(folder: Path, states: Mapping[str, Any], model: SubgoalModel, prior: Prior | None) -> dict[str, np.ndarray]:
+def _model(
+    folder: Path, states: Mapping[str, StateDict], model: SubgoalModel, prior: Prior | None
+) -> dict[str, np.ndarray]:
     missing = [name for name in (VAE, *MODEL_FILES) if name not in states]
     if missing or prior is None:
         raise UserError(f"{folder}: an agent with am_model=omg_am needs {', '.join(missing)} besides {AGENT}.")
@@ -140,7 +154,7 @@ def _model(folder: Path, states: Mapping[str, Any], model: SubgoalModel, prior: 
     return {f"opponent_model.{name}": array for name, array in arrays.items()}
 
 
-def _agent_hint(state: Mapping[str, Any], config: Config, spec: EnvSpec) -> str:
+def _agent_hint(state: StateDict, config: Config, spec: EnvSpec) -> str:
     """A sentence that names the setting under which an agent would fit, if there is one."""
     individual = any(name.startswith("agents.") for name in state)
     kind = "idv_rnn" if individual else "mlp" if "rnn.weight" in state else "rnn"
@@ -159,19 +173,22 @@ def _agent_hint(state: Mapping[str, Any], config: Config, spec: EnvSpec) -> str:
     return f"The game is {spec.name} {spec.scenario} with {spec.obs_dim} numbers in a view."
 
 
-def _read_learner(folder: Path, files: list[str], states: Mapping[str, Any], config: Config, found: Imported) -> None:
+def _read_learner(
+    folder: Path, files: list[str], states: Mapping[str, StateDict], config: Config, found: Imported
+) -> None:
     """The networks and optimisers that only learning needs."""
     shapes = jax.eval_shape(build_learner(config, found.spec).init, jax.random.PRNGKey(0))
     wanted = name_leaves(shapes)
     parts: dict[str, list[Link]] = {}
-    for file, name, links_of, hint in (
-        (MIXER, "mixer", mixer_links, "Its sizes are mixing_embed_dim, hypernet_layers, hypernet_embed, network_size."),
-        (CRITIC, "critic", critic_links, "Its size is critic_hidden_dim; EPyMARL's are of critic=mlp."),
+    mixer = shapes.mixer if isinstance(shapes, HasMixer) else None
+    critic = shapes.critic if isinstance(shapes, HasCritic) else None
+    sizes = "Its sizes are mixing_embed_dim, hypernet_layers, hypernet_embed, network_size."
+    for file, name, module, links, hint in (
+        (MIXER, "mixer", mixer, mixer_links(mixer), sizes),
+        (CRITIC, "critic", critic, critic_links(critic), "Its size is critic_hidden_dim; EPyMARL's are of critic=mlp."),
     ):
         if file not in files:
             continue
-        module = getattr(shapes, name, None)
-        links = links_of(module)
         if links is None:
             found.notes.append(f"{file}: left out, since {config.name} as it is set here has no such network")
             continue
@@ -179,9 +196,8 @@ def _read_learner(folder: Path, files: list[str], states: Mapping[str, Any], con
         arrays = to_ours(links, module, states[file], str(folder / file), hint)
         # As in PyMARL, target networks start as the networks themselves.
         for place in (name, f"target_{name}"):
-            if hasattr(shapes, place):
-                found.learner |= {f"{place}.{path}": array for path, array in arrays.items()}
-    if found.learner and hasattr(shapes, "target_mac"):
+            found.learner |= {f"{place}.{path}": array for path, array in arrays.items() if f"{place}.{path}" in wanted}
+    if found.learner:
         own = name_leaves(found.policy)
         found.learner |= {
             name: np.asarray(own[name.removeprefix("target_mac.")]) for name in wanted if name.startswith("target_mac.")
@@ -194,10 +210,10 @@ def _read_learner(folder: Path, files: list[str], states: Mapping[str, Any], con
 def _read_optimiser(
     file: Path,
     place: str,
-    states: Mapping[str, Any],
+    states: Mapping[str, StateDict],
     parts: Mapping[str, list[Link]],
     config: Config,
-    wanted: Mapping[str, Any],
+    wanted: Mapping[str, jax.ShapeDtypeStruct],
     found: Imported,
 ) -> None:
     assert found.policy is not None

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from omg.errors import UserError
-from omg.exchange.exporting import agent_network
+from omg.exchange.exporting import networks_of
 from omg.exchange.layers import agent_links
 from omg.exchange.models import ModelFace, model_face
+from omg.modules.agents.dueling import DuelingAgent
+from omg.modules.agents.mlp import MLPAgent
 from omg.pools import Agent
 
 ILLEGAL = -1e10
@@ -90,18 +91,21 @@ class Interface:
         return seen + own + others + (0 if self.model is None else self.model.feature_dim)
 
 
-def interface(agent: Agent) -> tuple[Interface, Any]:
-    """How to call an agent, and its network.
+def interface(agent: Agent) -> Interface:
+    """How to call an agent.
 
     Raises:
         UserError: it searches, or is of another kind than `KINDS`, or so is its opponent model.
     """
-    network, config = agent_network(agent), agent.config
+    policy, config = networks_of(agent), agent.config
+    network = policy.agent
     if config.agent not in KINDS or agent_links(network) is None:
         raise UserError(f"agent: got {config.agent}. Allowed for an export: {', '.join(KINDS)}.")
     sizes, card = network.sizes, agent.card
     about = f"{card.algorithm}, {agent.where}, seed {card.seed}, {card.t_env} steps"
-    second = network.fc2.weight.shape[-1] if config.agent in ("mlp", "dueling") else sizes.hidden_dim
+    second = sizes.hidden_dim
+    if isinstance(network, MLPAgent | DuelingAgent):
+        second = network.fc2.weight.shape[-1]
     return Interface(
         kind=config.agent,
         obs_dim=sizes.obs_dim,
@@ -112,8 +116,8 @@ def interface(agent: Agent) -> tuple[Interface, Any]:
         one_hot=sizes.one_hot,
         use_last_action=sizes.use_last_action,
         use_agent_id=sizes.use_agent_id,
-        use_others=agent.policy.all_last_actions,
-        model=model_face(agent),
+        use_others=policy.all_last_actions,
+        model=model_face(agent, policy),
         # It goes into a program's text, and a card may be a stranger's.
         about=re.sub(r"[^\w ,.:-]", "_", about),
-    ), network
+    )

@@ -8,16 +8,46 @@ modules register them, which is the order of their optimiser.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from omg.components.files import name_leaves
 from omg.errors import UserError
-from omg.modules.agents import DuelingAgent, IndividualRNNAgent, MLPAgent, RNNAgent
 from omg.modules.agents.conv import ConvAgent
-from omg.modules.critics import COMACritic, FeedForwardCritic
-from omg.modules.mixers import QMixer, QTranMixer, VDNMixer
+from omg.modules.agents.dueling import DuelingAgent
+from omg.modules.agents.individual import IndividualRNNAgent
+from omg.modules.agents.mlp import MLPAgent
+from omg.modules.agents.rnn import RNNAgent
+from omg.modules.critics.coma import COMACritic
+from omg.modules.critics.value import FeedForwardCritic
+from omg.modules.mixers.qmix import Perceptron, QMixer
+from omg.modules.mixers.qtran import QTranMixer
+from omg.modules.mixers.vdn import VDNMixer
+from omg.types import PyTree
+
+StateDict: TypeAlias = Mapping[str, np.ndarray]
+"""Tensors by PyTorch's names, in the order in which its modules register them."""
+
+
+@runtime_checkable
+class HasMixer(Protocol):
+    """The state of a learner that may have a mixer."""
+
+    @property
+    def mixer(self) -> object:
+        """None without one."""
+        ...
+
+
+@runtime_checkable
+class HasCritic(Protocol):
+    """The state of a learner that has a critic."""
+
+    @property
+    def critic(self) -> object:
+        """The network."""
+        ...
 
 
 class Link(NamedTuple):
@@ -48,7 +78,7 @@ _MLP = [*linear("fc1", "fc1"), *linear("fc2", "rnn"), *linear("fc3", "fc2")]
 _DUELING = [link for name in ("fc1", "fc2", "value", "advantage") for link in linear(name, name)]
 
 
-def agent_links(agent: Any) -> list[Link] | None:
+def agent_links(agent: object) -> list[Link] | None:
     """Of an agent network (arrays or shapes); None where there is no such module elsewhere."""
     if isinstance(agent, RNNAgent):
         return _RNN
@@ -63,7 +93,7 @@ def agent_links(agent: Any) -> list[Link] | None:
     return _DUELING if isinstance(agent, DuelingAgent) else None
 
 
-def mixer_links(mixer: Any) -> list[Link] | None:
+def mixer_links(mixer: object) -> list[Link] | None:
     """Of a mixer; none for a sum."""
     if isinstance(mixer, VDNMixer):
         return []
@@ -84,20 +114,21 @@ def mixer_links(mixer: Any) -> list[Link] | None:
     return None
 
 
-def critic_links(critic: Any) -> list[Link] | None:
+def critic_links(critic: object) -> list[Link] | None:
     """Of a critic: COMA's, or EPyMARL's feed-forward critics of the state (`cv_critic`) and of a view (`ac_critic`)."""
-    last = {COMACritic: "actions", FeedForwardCritic: "value"}.get(type(critic))
+    known: dict[type, str] = {COMACritic: "actions", FeedForwardCritic: "value"}
+    last = known.get(type(critic))
     return None if last is None else [*linear("fc1", "fc1"), *linear("fc2", "fc2"), *linear(last, "fc3")]
 
 
-def _perceptron(network: Any, ours: str, theirs: str) -> list[Link]:
+def _perceptron(network: Perceptron, ours: str, theirs: str) -> list[Link]:
     """Layers with ReLU between them: in PyTorch a bare layer, or a `Sequential` that counts the ReLUs too."""
     count = len(network.layers)
     names = [theirs] if count == 1 else [f"{theirs}.{2 * index}" for index in range(count)]
     return [link for index, name in enumerate(names) for link in linear(f"{ours}.layers.{index}", name)]
 
 
-def to_theirs(links: Sequence[Link], arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def to_theirs(links: Sequence[Link], arrays: Mapping[str, object]) -> dict[str, np.ndarray]:
     """Tensors by PyTorch's names, from our arrays by path."""
     found = {}
     for link in links:
@@ -106,7 +137,7 @@ def to_theirs(links: Sequence[Link], arrays: Mapping[str, Any]) -> dict[str, np.
     return found
 
 
-def to_ours(links: Sequence[Link], shapes: Any, tensors: Mapping[str, Any], where: str, hint: str) -> dict[str, Any]:
+def to_ours(links: Sequence[Link], shapes: PyTree, tensors: StateDict, where: str, hint: str) -> dict[str, np.ndarray]:
     """Our arrays by path, from tensors by PyTorch's names.
 
     Args:
@@ -120,11 +151,11 @@ def to_ours(links: Sequence[Link], shapes: Any, tensors: Mapping[str, Any], wher
         UserError: a tensor is missing, has another shape, is not finite or is left over.
     """
     wanted = name_leaves(shapes)
-    found: dict[str, Any] = {}
+    found: dict[str, np.ndarray] = {}
     for link in links:
         shape = wanted[link.ours].shape if link.seat is None else wanted[link.ours].shape[1:]
         tensor = tensors.get(link.theirs)
-        if not isinstance(tensor, np.ndarray):
+        if tensor is None:
             raise UserError(f"{where}: there is no tensor '{link.theirs}' of shape {shape[::-1]} in it. {hint}")
         if tensor.shape != shape[::-1]:
             raise UserError(

@@ -7,16 +7,17 @@ in shapes: N rows, O numbers of a view, U actions, A seats.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from omg.components.files import name_leaves
+from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.layers import Link, linear, recurrent, to_theirs
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models.base import OpponentModel
 from omg.modules.opponent_models.liam import LIAMModel
 from omg.modules.opponent_models.naive import NaiveModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
 
 _LINKS: dict[str, list[Link]] = {
@@ -61,13 +62,13 @@ class ModelFace:
         return {"each": self.n_agents * self.n_actions, "counts": self.n_actions, "none": 0}[self.reads_others]
 
 
-def model_face(agent: Agent) -> ModelFace | None:
+def model_face(agent: Agent, policy: BasicMAC) -> ModelFace | None:
     """How an agent's opponent model works; None without one.
 
     Raises:
         UserError: there is one that cannot be exported.
     """
-    policy, model = agent.policy, agent.policy.opponent_model
+    model = policy.opponent_model
     if model is None:
         return None
     name, sizes = agent.config.am_model, model.sizes
@@ -93,10 +94,10 @@ def model_links(face: ModelFace) -> list[Link]:
     return [*_LINKS[face.kind], *(_PRIOR_LINKS if face.residual else [])]
 
 
-def model_state(face: ModelFace, model: Any) -> dict[str, np.ndarray]:
+def model_state(face: ModelFace, model: OpponentModel | None) -> dict[str, np.ndarray]:
     """The weights of the exported model by name, [out, in]; for omg also the scale of views."""
     found = to_theirs(model_links(face), name_leaves(model))
-    if face.kind == "omg":
+    if isinstance(model, SubgoalModel):
         centre, spread = model.prior.scale()
         found |= {"centre": np.asarray(centre), "spread": np.asarray(spread)}
     return found

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import jax
 import numpy as np
 
 from omg.components.files import name_leaves
 from omg.errors import UserError
-from omg.exchange.layers import check_finite
+from omg.exchange.layers import StateDict, check_finite
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 VAE, CVAE, CONDITION, EMBED = "vae.th", "cvae.th", "cond_rnn.th", "fc.th"
 MODEL_FILES = (CVAE, CONDITION, EMBED)
@@ -24,7 +26,7 @@ _MODEL_LAYERS = {CVAE: ("mean_head", "log_var_head", "decoder"), EMBED: ("embed"
 _UNIT = ("input_gates.weight", "hidden_gates.weight", "input_gates.bias", "hidden_gates.bias")
 
 
-def prior_arrays(tensors: Mapping[str, Any], prior: Any, file: Path) -> dict[str, np.ndarray]:
+def prior_arrays(tensors: StateDict, prior: Prior, file: Path) -> dict[str, np.ndarray]:
     """The arrays of a prior by path, from `vae.th`.
 
     The old code took views as they are; the prior's statistics are therefore those of data with mean 0 and deviation 1.
@@ -45,7 +47,7 @@ def prior_arrays(tensors: Mapping[str, Any], prior: Any, file: Path) -> dict[str
     return _by_order(tensors, paths, shapes, file) | plain
 
 
-def model_arrays(files: Mapping[str, Mapping[str, Any]], model: Any, folder: Path) -> dict[str, np.ndarray]:
+def model_arrays(files: Mapping[str, StateDict], model: SubgoalModel, folder: Path) -> dict[str, np.ndarray]:
     """The arrays of an inference model by path, its prior's aside.
 
     Args:
@@ -65,10 +67,10 @@ def model_arrays(files: Mapping[str, Mapping[str, Any]], model: Any, folder: Pat
 
 
 def _by_order(
-    tensors: Mapping[str, Any], paths: Sequence[str], shapes: Mapping[str, Any], file: Path
+    tensors: StateDict, paths: Sequence[str], shapes: Mapping[str, jax.ShapeDtypeStruct], file: Path
 ) -> dict[str, np.ndarray]:
     expected = [shapes[path].shape[::-1] for path in paths]
-    given = [np.shape(tensor) for tensor in tensors.values()]
+    given = [tensor.shape for tensor in tensors.values()]
     if len(given) != len(expected):
         raise UserError(
             f"{file}: it has {len(given)} tensors of shapes {given}; layers are recognised by their shapes in order, "
@@ -76,9 +78,9 @@ def _by_order(
         )
     found = {}
     for path, shape, (name, tensor) in zip(paths, expected, tensors.items(), strict=True):
-        if not isinstance(tensor, np.ndarray) or tensor.shape != shape:
+        if tensor.shape != shape:
             raise UserError(
-                f"{file}: '{name}' has shape {np.shape(tensor)}; layers are recognised by their shapes in order, and "
+                f"{file}: '{name}' has shape {tensor.shape}; layers are recognised by their shapes in order, and "
                 f"expected here is {shape} ({path}) with subgoal_dim and am_hidden_dim as they are set."
             )
         check_finite(str(file), name, tensor)

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from omg.components.files import name_leaves
+from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.inputs import ILLEGAL, Interface
 from omg.exchange.models import ModelFace
+from omg.modules.opponent_models.subgoal import SubgoalModel
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 _OPSET = 17
 _IR_VERSION = 8
 """Old enough for runtimes of 2022."""
+Setting: TypeAlias = int | float | list[int]
+"""Of a node."""
 
 
 class _Graph:
     """Nodes and constants of a graph under construction."""
 
-    def __init__(self, onnx: Any, face: Interface, weights: dict[str, np.ndarray]) -> None:
+    def __init__(self, onnx: ModuleType, face: Interface, weights: dict[str, np.ndarray]) -> None:
         self.onnx = onnx
         self.face = face
         self.weights = weights
-        self.nodes: list[Any] = []
+        self.nodes: list[NodeProto] = []
         self.constants: dict[str, np.ndarray] = {}
         self.own = self.history = self.before = ""
         """Memory: the agent's recurrent state, the model's, and the view that the model saw last; empty for none."""
 
-    def node(self, kind: str, *inputs: str, outputs: tuple[str, ...] = (), **settings: Any) -> str:
+    def node(self, kind: str, *inputs: str, outputs: tuple[str, ...] = (), **settings: Setting) -> str:
         """Adds a node; returns the name of its first output."""
         names = outputs or (f"{kind.lower()}_{len(self.nodes)}",)
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), list(names), **settings))
         return names[0]
 
-    def constant(self, name: str, value: Any) -> str:
+    def constant(self, name: str, value: np.ndarray | np.float32) -> str:
         self.constants[name] = np.asarray(value)
         return name
 
@@ -164,7 +172,7 @@ class _Graph:
         self.node("ArgMax", legal, outputs=("action",), axis=-1, keepdims=0)
 
 
-def onnx_bytes(face: Interface, policy: Any) -> bytes:
+def onnx_bytes(face: Interface, policy: BasicMAC) -> bytes:
     """The file of a player; its inputs and outputs are those of `omg.exchange.inputs`.
 
     Raises:
@@ -178,7 +186,7 @@ def onnx_bytes(face: Interface, policy: Any) -> bytes:
     if face.model is not None:
         of_model = name_leaves(policy.opponent_model)
         weights |= {f"model.{name}": np.asarray(leaf, np.float32) for name, leaf in of_model.items()}
-        if face.model.kind == "omg":
+        if isinstance(policy.opponent_model, SubgoalModel):
             scale = policy.opponent_model.prior.scale()
             weights["model.centre"], weights["model.spread"] = (np.asarray(part) for part in scale)
     graph = _Graph(onnx, face, weights)

@@ -6,13 +6,16 @@ numbers than 0, 1, 2 ..., but list them in that order. Ours is found by the path
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from omg.config import Config
 from omg.exchange.layers import Link
+from omg.exchange.torch_files import Stored
 
 _SLOTS = {"rmsprop": {"square_avg": "nu"}, "adam": {"exp_avg": "mu", "exp_avg_sq": "nu"}}
 """Optimiser -> PyTorch's name of a running average -> ours."""
@@ -22,12 +25,43 @@ Parameters = Sequence[tuple[str, Link]]
 """The parameters in PyTorch's order: our path of the module that a parameter is in, with its dot, and its link."""
 
 
+_OTHER = "it is no state of {} with one group of parameters"
+
+
 class UnusableError(Exception):
     """The state does not fit; says why."""
 
 
+class Averages(NamedTuple):
+    """What an optimiser of PyTorch's keeps of one parameter."""
+
+    steps: int
+    averages: Mapping[str | float, Stored]
+    """Running averages by PyTorch's name."""
+
+
+def _rows_of(stored: Stored, optimizer: str) -> list[Averages]:
+    """The state of every parameter in their order, out of a `state_dict` of an optimiser."""
+    match stored:
+        case {"param_groups": [{"params": list(order)}], "state": dict(states)}:
+            rows = [states.get(number) for number in order if isinstance(number, str | float | int)]
+            if len(rows) == len(order):
+                return [_averages_of(row, optimizer) for row in rows]
+    raise UnusableError(_OTHER.format(optimizer))
+
+
+def _averages_of(row: Stored, optimizer: str) -> Averages:
+    if isinstance(row, dict):
+        steps = row.get("step")
+        if isinstance(steps, np.ndarray) and steps.size == 1:
+            steps = steps.item()
+        if isinstance(steps, int) or (isinstance(steps, float) and math.isfinite(steps)):
+            return Averages(int(steps), {name: value for name, value in row.items() if name != "step"})
+    raise UnusableError(_OTHER.format(optimizer))
+
+
 def optimiser_to_ours(
-    stored: Any, parameters: Parameters, prefix: str, wanted: Mapping[str, Any], optimizer: str
+    stored: Stored, parameters: Parameters, prefix: str, wanted: Mapping[str, jax.ShapeDtypeStruct], optimizer: str
 ) -> dict[str, np.ndarray]:
     """Our optimiser's arrays by path.
 
@@ -42,25 +76,21 @@ def optimiser_to_ours(
         UnusableError: it is of another optimiser, or of other parameters.
     """
     slots = _SLOTS[optimizer]
-    try:
-        (group,) = stored["param_groups"]
-        order, states = list(group["params"]), stored["state"]
-        rows = [states[number] for number in order]
-        steps = {int(row["step"]) for row in rows}
-        averages = [{theirs: row[theirs] for theirs in slots} for row in rows]
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
-        raise UnusableError(f"it is no state of {optimizer} with one group of parameters") from None
-    if any(set(row) - {"step", *slots} for row in rows):
+    rows = _rows_of(stored, optimizer)
+    if any(set(row.averages) != set(slots) for row in rows):
+        if any(set(slots) - set(row.averages) for row in rows):
+            raise UnusableError(_OTHER.format(optimizer))
         raise UnusableError(f"it has further averages, which {optimizer} as it is set here does not have")
-    if len(order) != len(parameters):
-        raise UnusableError(f"it is for {len(order)} parameters, the networks have {len(parameters)}")
+    if len(rows) != len(parameters):
+        raise UnusableError(f"it is for {len(rows)} parameters, the networks have {len(parameters)}")
+    steps = {row.steps for row in rows}
     if len(steps) != 1 or not 0 <= min(steps) < 2**31:
         raise UnusableError("its parameters have not all taken the same number of steps")
     found: dict[str, np.ndarray] = {}
-    for (module, link), average in zip(parameters, averages, strict=True):
+    for (module, link), row in zip(parameters, rows, strict=True):
         for theirs, ours in slots.items():
             name = f"{prefix}{ours}.{module}{link.ours}"
-            shape, tensor = wanted[name].shape, average[theirs]
+            shape, tensor = wanted[name].shape, row.averages[theirs]
             own = shape if link.seat is None else shape[1:]
             if not isinstance(tensor, np.ndarray) or tensor.shape != own[::-1] or not np.isfinite(tensor).all():
                 raise UnusableError(f"its average for '{link.theirs}' is not finite or not of shape {own[::-1]}")
@@ -75,8 +105,8 @@ def optimiser_to_ours(
 
 
 def optimiser_to_theirs(
-    arrays: Mapping[str, Any], parameters: Parameters, prefix: str, config: Config, lr: float, steps: int
-) -> dict[str, Any]:
+    arrays: Mapping[str, np.ndarray], parameters: Parameters, prefix: str, config: Config, lr: float, steps: int
+) -> dict[str, object]:
     """The `state_dict` of PyTorch's optimiser, from our learner's arrays; arguments as above.
 
     Args:
@@ -87,13 +117,13 @@ def optimiser_to_theirs(
         lr: Its learning rate.
         steps: Updates so far.
     """
-    state: dict[int, dict[str, Any]] = {}
+    state: dict[int, dict[str, object]] = {}
     for number, (module, link) in enumerate(parameters):
         state[number] = {"step": steps}
         for theirs, ours in _SLOTS[config.optimizer].items():
             array = np.asarray(arrays[f"{prefix}{ours}.{module}{link.ours}"], np.float32)
             state[number][theirs] = np.ascontiguousarray((array if link.seat is None else array[link.seat]).T)
-    own: dict[str, Any] = {"momentum": 0, "alpha": config.optim_alpha, "eps": config.optim_eps, "centered": False}
+    own: dict[str, object] = {"momentum": 0, "alpha": config.optim_alpha, "eps": config.optim_eps, "centered": False}
     if config.optimizer == "adam":
         own = {"betas": (0.9, 0.999), "eps": 1e-8, "amsgrad": False}
     group = {"lr": lr, **own, "weight_decay": 0, "params": list(range(len(parameters)))}

@@ -11,12 +11,13 @@ from __future__ import annotations
 import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeVar
 
 MOST_STEPS = 100_000
 """Opcodes of one pickle. A tensor takes about 35 of them."""
 
-Function = Callable[..., Any]
+Function = Callable[..., object]
+Kind = TypeVar("Kind")
 
 
 class PickleError(Exception):
@@ -36,7 +37,7 @@ class Mark:
     """Where on the stack a list of items begins."""
 
 
-_CONSTANTS: Mapping[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_CONSTANTS: Mapping[str, bool | None] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _VALUES = frozenset(
     {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINSTRING"}
     | {"SHORT_BINSTRING"}
@@ -48,7 +49,7 @@ _NOTHING = frozenset({"PROTO", "FRAME"})
 class PickleReader:
     """Reads the pickles of one file."""
 
-    def __init__(self, names: Mapping[str, Named], load_persistent: Callable[[Any], Any]) -> None:
+    def __init__(self, names: Mapping[str, Named], load_persistent: Callable[[object], object]) -> None:
         """What the file may refer to.
 
         Args:
@@ -58,14 +59,14 @@ class PickleReader:
         self._names = names
         self._load_persistent = load_persistent
 
-    def read(self, file: BinaryIO) -> Any:
+    def read(self, file: BinaryIO) -> object:
         """One pickle; the file stands behind it afterwards.
 
         Raises:
             PickleError: it is damaged, or refers to anything but `names`.
         """
-        self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+        self._stack: list[object] = []
+        self._memo: dict[object, object] = {}
         try:
             for steps, (opcode, argument, _) in enumerate(pickletools.genops(file)):
                 if steps >= MOST_STEPS:
@@ -79,7 +80,7 @@ class PickleReader:
             raise PickleError(f"it is damaged ({type(error).__name__}: {error})") from None
         raise PickleError("it is damaged (it has no end)")
 
-    def _step(self, opcode: str, argument: Any) -> None:
+    def _step(self, opcode: str, argument: object) -> None:
         stack = self._stack
         if opcode in _VALUES:
             stack.append(argument)
@@ -107,7 +108,7 @@ class PickleReader:
             items = self._items() if opcode == "SETITEMS" else [stack.pop(-2), stack.pop()]
             self._set_items(items)
         elif opcode == "GLOBAL":
-            stack.append(self._named(argument))
+            stack.append(self._named(str(argument)))
         elif opcode == "STACK_GLOBAL":
             name, module = stack.pop(), stack.pop()
             if not isinstance(name, str) or not isinstance(module, str):
@@ -125,20 +126,20 @@ class PickleReader:
         elif opcode not in _NOTHING:
             raise PickleError(f"it holds the pickle instruction {opcode}, which no tensors need")
 
-    def _items(self) -> list[Any]:
+    def _items(self) -> list[object]:
         """Takes everything above the last mark, and the mark."""
-        items: list[Any] = []
+        items: list[object] = []
         while not isinstance(item := self._stack.pop(), Mark):
             items.append(item)
         return items[::-1]
 
-    def _container(self, kind: type) -> Any:
+    def _container(self, kind: type[Kind]) -> Kind:
         found = self._stack[-1]
-        if type(found) is not kind:
+        if not isinstance(found, kind):
             raise PickleError(f"it fills a {type(found).__name__} as if it were a {kind.__name__}")
         return found
 
-    def _set_items(self, items: list[Any]) -> None:
+    def _set_items(self, items: list[object]) -> None:
         target = self._container(dict)
         for key, value in zip(items[::2], items[1::2], strict=True):
             # The hash of a deeply nested tuple would run out of stack.
@@ -152,7 +153,7 @@ class PickleReader:
         return self._names[name]
 
     @staticmethod
-    def _called(function: Any, arguments: Any) -> Any:
+    def _called(function: object, arguments: object) -> object:
         if not isinstance(function, Named) or function.function is None or not isinstance(arguments, tuple):
             raise PickleError("it calls something that is no function of PyTorch's tensors; nothing was run")
         return function.function(*arguments)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,10 @@ _ZIP_ERRORS = (NotImplementedError, RuntimeError, EOFError, ValueError, struct.e
 """What Python's `zipfile` says of entries that contradict themselves."""
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
+_UNREADABLE = "it holds a tensor whose shape cannot be read"
+
+Stored: TypeAlias = str | float | np.ndarray | list["Stored"] | dict[str | float, "Stored"] | None
+"""What is read: dictionaries, lists, words, numbers, and tensors as arrays."""
 
 _DTYPES = {
     "FloatStorage": "<f4",
@@ -48,7 +52,7 @@ _STORAGE_OF = {np.dtype(dtype): name for name, dtype in _DTYPES.items() if dtype
 
 
 @dataclass
-class Storage:
+class TensorBytes:
     """The numbers that tensors are views of; those of an old file come after everything that refers to them."""
 
     dtype: str
@@ -73,7 +77,7 @@ class Storage:
 class TensorView:
     """A tensor whose shape is checked and whose numbers may be yet to come."""
 
-    storage: Storage
+    storage: TensorBytes
     offset: int
     size: tuple[int, ...]
     stride: tuple[int, ...]
@@ -85,7 +89,7 @@ class TensorView:
         return np.array(np.lib.stride_tricks.as_strided(flat, self.size, strides, writeable=False))
 
 
-def read_torch(path: Path) -> Any:
+def read_torch(path: Path) -> Stored:
     """What a file of PyTorch's holds, tensors as NumPy arrays.
 
     Raises:
@@ -104,7 +108,7 @@ def read_torch(path: Path) -> Any:
         raise UserError(f"{path} is refused: {error}.") from None
 
 
-def _read_zip(file: BinaryIO, size: int) -> Any:
+def _read_zip(file: BinaryIO, size: int) -> object:
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename: info for info in archive.infolist()}
         pickles = [name for name in entries if name.endswith("/data.pkl") and name.count("/") == 1]
@@ -126,12 +130,12 @@ def _read_zip(file: BinaryIO, size: int) -> Any:
 
         if folder + "byteorder" in entries and read("byteorder", 16).strip() != b"little":
             raise PickleError("its byte order is not little-endian")
-        storages: dict[str, Storage] = {}
+        storages: dict[str, TensorBytes] = {}
 
-        def load(reference: Any) -> Storage:
+        def load(reference: object) -> TensorBytes:
             key, dtype, numel = _reference(reference)
             if key not in storages:
-                storage = Storage(dtype, numel)
+                storage = TensorBytes(dtype, numel)
                 storage.data = read(f"data/{key}", storage.nbytes)
                 storages[key] = storage
             return _same(storages[key], dtype, numel)
@@ -139,15 +143,15 @@ def _read_zip(file: BinaryIO, size: int) -> Any:
         return PickleReader(_names(), load).read(io.BytesIO(read("data.pkl", _MOST_PICKLE_BYTES)))
 
 
-def _read_old(file: BinaryIO, size: int) -> Any:
-    storages: dict[str, Storage] = {}
+def _read_old(file: BinaryIO, size: int) -> object:
+    storages: dict[str, TensorBytes] = {}
     left = size
 
-    def load(reference: Any) -> Storage:
+    def load(reference: object) -> TensorBytes:
         nonlocal left
         key, dtype, numel = _reference(reference)
         if key not in storages:
-            storages[key] = Storage(dtype, numel)
+            storages[key] = TensorBytes(dtype, numel)
             left -= storages[key].nbytes
             if left < 0:
                 raise PickleError("it does not hold all the numbers that it refers to")
@@ -184,7 +188,7 @@ def _exactly(file: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _reference(reference: Any) -> tuple[str, str, int]:
+def _reference(reference: object) -> tuple[str, str, int]:
     """Key, type and length of the storage that a pickle refers to."""
     match reference:
         case ("storage", Named(dtype=str(dtype)), str(key), str(), int(numel)) if 0 <= numel <= MOST_BYTES:
@@ -194,18 +198,18 @@ def _reference(reference: Any) -> tuple[str, str, int]:
     raise PickleError("it refers to numbers in a way that PyTorch does not")
 
 
-def _same(storage: Storage, dtype: str, numel: int) -> Storage:
+def _same(storage: TensorBytes, dtype: str, numel: int) -> TensorBytes:
     held = storage.data is None or len(storage.data) == storage.nbytes
     if (storage.dtype, storage.numel) != (dtype, numel) or not held:
         raise PickleError("it refers to numbers that it does not hold")
     return storage
 
 
-def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> TensorView:
+def _rebuild_tensor(storage: object, start: object, shape: object, strides: object, *_: object) -> TensorView:
     """A tensor, after a check that it lies within its storage and that no number is in it twice."""
-    plain = all(isinstance(values, tuple) and all(type(value) is int for value in values) for values in (size, stride))
-    if not isinstance(storage, Storage) or type(offset) is not int or not plain or len(size) != len(stride):
-        raise PickleError("it holds a tensor whose shape cannot be read")
+    (offset,), size, stride = _whole_numbers((start,)), _whole_numbers(shape), _whole_numbers(strides)
+    if not isinstance(storage, TensorBytes) or len(size) != len(stride):
+        raise PickleError(_UNREADABLE)
     if len(size) > 32 or any(value < 0 for value in (offset, *size, *stride)):
         raise PickleError(f"it holds a tensor of shape {size[:8]} with strides {stride[:8]}, which are not allowed")
     count, reach = prod(size), 0
@@ -219,18 +223,27 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
     return TensorView(storage, offset, size, stride)
 
 
-def _rebuild_parameter(tensor: Any, *_: Any) -> Any:
+def _whole_numbers(values: object) -> tuple[int, ...]:
+    """A tuple of plain integers as what it is; anything else is refused."""
+    found = values if isinstance(values, tuple) else (None,)
+    numbers = tuple(value for value in found if type(value) is int)
+    if len(numbers) != len(found):
+        raise PickleError(_UNREADABLE)
+    return numbers
+
+
+def _rebuild_parameter(tensor: object, *_: object) -> object:
     return tensor
 
 
-def _ordered(items: Any = ()) -> dict[str, Any]:
+def _ordered(items: object = ()) -> dict[str, object]:
     if items != ():
         raise PickleError("it fills a dictionary in a way that PyTorch does not")
     return {}
 
 
 def _names() -> Mapping[str, Named]:
-    functions: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., object]] = {
         "torch._utils _rebuild_tensor_v2": _rebuild_tensor,
         "torch._utils _rebuild_parameter": _rebuild_parameter,
         "collections OrderedDict": _ordered,
@@ -251,7 +264,7 @@ class _Arrays:
         self._steps = 0
         self._numbers = 0
 
-    def of(self, stored: Any, depth: int = 0) -> Any:
+    def of(self, stored: object, depth: int = 0) -> Stored:
         self._steps += 1
         if self._steps > MOST_STEPS or depth > _DEEPEST:
             raise PickleError("its containers are nested too deeply, or there are too many of them")
@@ -277,7 +290,7 @@ class _Arrays:
 # --------------------------------------------------------------------------------------------------------- writing
 
 
-def write_torch(path: Path, value: Any) -> None:
+def write_torch(path: Path, value: object) -> None:
     """Writes dictionaries, lists, tuples, words, numbers and NumPy arrays as a file that `torch.load` reads.
 
     The same value gives the same bytes. The file is replaced atomically.
@@ -306,7 +319,7 @@ class _PickleWriter:
     def finished(self) -> bytes:
         return bytes(self._out) + b"."
 
-    def write(self, value: Any) -> None:
+    def write(self, value: object) -> None:
         out = self._out
         if value is None or isinstance(value, bool):
             out += {None: b"N", True: b"\x88", False: b"\x89"}[value]
@@ -331,7 +344,7 @@ class _PickleWriter:
         else:
             raise TypeError(f"a {type(value).__name__} cannot be written for PyTorch")
 
-    def _many(self, values: Any, end: bytes) -> None:
+    def _many(self, values: Iterable[object], end: bytes) -> None:
         self._out += b"("
         for value in values:
             self.write(value)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from omg.components.files import name_leaves
+from omg.controllers.basic import BasicMAC
 from omg.exchange.inputs import ILLEGAL, Interface
 from omg.exchange.layers import agent_links, to_theirs
 from omg.exchange.models import model_source, model_state
@@ -48,7 +47,7 @@ _NETWORKS = {
         hidden = self.rnn(functional.relu(self.fc1(inputs)), hidden)
         return self.fc2(hidden), hidden
 ''',
-    "mlp": '''class Agent(nn.Module):
+    "mlp": '''class AgentNetwork(nn.Module):
     """Three layers with ReLU between them; the one in the middle has EPyMARL's name for it."""
 
     def __init__(self):
@@ -61,7 +60,7 @@ _NETWORKS = {
         # There is no memory: what comes in as hidden goes out again.
         return self.fc2(functional.relu(self.rnn(functional.relu(self.fc1(inputs))))), hidden
 ''',
-    "dueling": '''class Agent(nn.Module):
+    "dueling": '''class AgentNetwork(nn.Module):
     """Two layers with ReLU, then the value of the game and the advantage of each action."""
 
     def __init__(self):
@@ -81,7 +80,7 @@ _NETWORKS = {
 
 _INDIVIDUAL = '''
 
-class Agent(nn.Module):
+class AgentNetwork(nn.Module):
     """A network for every seat."""
 
     def __init__(self):
@@ -108,7 +107,8 @@ def module_source(face: Interface, state: dict[str, np.ndarray]) -> str:
         ),
     ]
     used = [name for name, is_used, _ in names if is_used]
-    facts: dict[str, Any] = {**vars(face), "input_dim": face.input_dim, "memory_dim": face.memory_dim, "name": "Agent"}
+    facts: dict[str, object] = {**vars(face), "input_dim": face.input_dim, "memory_dim": face.memory_dim}
+    facts["name"] = "AgentNetwork"
     facts["model"] = "" if face.model is None else "\n        self.model = OpponentModel()"
     facts["call"] = "".join(f", {name}" for name in used)
     facts["words"] = "".join(f"\n    {text}" for _, is_used, text in names if is_used)
@@ -166,13 +166,13 @@ def _methods(face: Interface, used: list[str]) -> str:
 
 
 def load(path="agent.th"):
-    agent = Agent()
+    agent = AgentNetwork()
     agent.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return agent.eval()
 '''
 
 
-def module_state(face: Interface, policy: Any) -> dict[str, np.ndarray]:
+def module_state(face: Interface, policy: BasicMAC) -> dict[str, np.ndarray]:
     """The weights of a player under the names of that module."""
     links = agent_links(policy.agent)
     assert links is not None

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from omg.experiments.ledger import LOGS, Ledger, Part
 from omg.experiments.processes import Job, run_jobs
-from omg.experiments.stages import Ledger, Part
-
-LOGS = "logs"
 
 
 def run_ahead(ledger: Ledger, due: Sequence[Part], jobs: int, *, anew: bool = False) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from omg.config import Config
 from omg.controllers import build_mac
+from omg.controllers.base import Player
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation import Mates, cross_play, load_mates, pool_scores, stack_agents
 from omg.evaluation.comparison import NO_SEED
+from omg.evaluation.tables import CrossPlayRow, ScoreRow
 from omg.pools import Agent, AgentCard, Pool
 from omg.tracking import RunFolder, Table, load_seeds
 from omg.training.adapting import check_adapted
@@ -34,7 +36,7 @@ class Contestants(NamedTuple):
     agents: tuple[Agent, ...]
 
     @property
-    def players(self) -> Any:
+    def players(self) -> Player:
         """All of them as one player whose arrays have a leading axis for the seeds."""
         return stack_agents([agent.policy for agent in self.agents])
 
@@ -90,7 +92,7 @@ def evaluate_runs(
     obs_adapter: str = "none",
     note: Say = lambda message: None,
     begin: Callable[[Contestants], None] = lambda contestants: None,
-) -> Table:
+) -> Table[ScoreRow]:
     """Plays runs with the teams of a pool: all on the same teams, seats, starts and random numbers.
 
     Args:
@@ -109,7 +111,7 @@ def evaluate_runs(
         begin: Given the agents of each run before they play.
 
     Returns:
-        Tidy scores: agent, seed, group, team, episodes, metric, mean.
+        Tidy scores.
 
     Raises:
         UserError: an agent or the pool is missing, or they were made for different games.
@@ -127,7 +129,7 @@ def evaluate_runs(
     if obs_adapter == "learn":
         adapted = any(arena.mates(pool_set, one.agents[0].config).adapted for one in contestants)
         check_adapted([agent for one in contestants for agent in one.agents], adapted)
-    rows: list[dict[str, Any]] = []
+    rows: list[ScoreRow] = []
     for one in contestants:
         begin(one)
         what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
@@ -188,7 +190,7 @@ class Arena:
         episodes: int,
         seed: int,
         progress: Callable[[int, int], None] | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[ScoreRow]:
         """Tidy scores of agents with the teams of a set; `progress` is told how many of how many teams are done."""
         self.check(contestants, pool_set)
         label, mates = contestants.label, self.mates(pool_set, contestants.agents[0].config)
@@ -197,7 +199,7 @@ class Arena:
 
     def scripted_scores(
         self, script: str, config: Config, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[ScoreRow]:
         """Tidy scores of a scripted player; `config` is that of the agents it is compared with."""
         player, mates = build_scripted(script, self.env), self.mates(pool_set, config)
         return pool_scores(self.env, player, script, (NO_SEED,), mates, groups, episodes, seed)
@@ -225,8 +227,8 @@ def untrained(config: Config, env: Env, partners: int = 0) -> Contestants:
 
 def cross_play_pool(
     pool: str | Path, *, pool_set: str | None = None, episodes: int = 32, seed: int = 0, say: Say = lambda message: None
-) -> Table:
-    """Every member of a pool as the agent with teams of every member: agent, mate, metric, mean, episodes."""
+) -> Table[CrossPlayRow]:
+    """Every member of a pool as the agent with teams of every member."""
     if episodes < 1:
         raise UserError(f"episodes: got {episodes}, allowed: 1 or more.")
     prepare(use_cuda=True)
@@ -235,7 +237,7 @@ def cross_play_pool(
 
 def cross_play_arena(
     arena: Arena, pool_set: str | None, episodes: int, seed: int, say: Say = lambda message: None
-) -> list[dict[str, Any]]:
+) -> list[CrossPlayRow]:
     """`cross_play_pool` with a pool that is loaded already."""
     learned = [member for member in arena.pool.members(pool_set) if member.kind == "learned"]
     if not learned:

@@ -14,7 +14,7 @@ Every seed of an agent is measured by itself; intervals are over seeds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,10 +30,12 @@ from omg.evaluation import (
     stack_agents,
     subgoal_hit_ratio,
 )
+from omg.evaluation.rows import Seed
 from omg.evaluation.statistics import score_interval
+from omg.evaluation.tables import MeasureRow, MetricRow, OffsetRow
 from omg.experiments.evaluation import Arena, Contestants
 from omg.learners.subgoal_measures import comparable, tolerance_of
-from omg.modules.opponent_models import SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
 
 _PARTS = 5
@@ -54,7 +56,7 @@ MEANINGS = {
 """Measure -> what it says; in this order."""
 
 
-class Played(NamedTuple):
+class InferredGames(NamedTuple):
     """What one agent saw and inferred in B games, T+1 time slots each."""
 
     seen: np.ndarray
@@ -80,7 +82,7 @@ def inference_rows(
     episodes: int = 240,
     seed: int = 0,
     steps: int = 4000,
-) -> list[dict[str, Any]]:
+) -> list[MeasureRow]:
     """Measures of agents that infer subgoals, with team-mates of one kind (the first group of the game).
 
     Args:
@@ -92,7 +94,7 @@ def inference_rows(
         steps: most steps that the probes look at.
 
     Returns:
-        Rows with the columns agent, measure, value, low, high, seeds, meaning; none for other agents.
+        One row per measure; none for other agents.
     """
     first = contestants.agents[0]
     if not infers_subgoals(first):
@@ -109,17 +111,27 @@ def inference_rows(
         "horizon": first.config.omg_horizon,
         "tolerance": tolerance_of(first.policy.opponent_model.prior),
     }
-    rows = []
-    for name, meaning in MEANINGS.items():
-        if name in found:
-            estimate = score_interval(np.asarray(found[name])[:, None], resample="seeds")
-            values = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": len(found[name])}
-            row = {"agent": contestants.label, "measure": name, **values, "meaning": meaning.format(**words)}
-            rows.append(row)
-    return rows
+    return [
+        _row(contestants.label, name, found[name], meaning.format(**words))
+        for name, meaning in MEANINGS.items()
+        if name in found
+    ]
 
 
-def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> Played:
+def _row(label: str, measure: str, by_seed: Sequence[float], meaning: str) -> MeasureRow:
+    estimate = score_interval(np.asarray(by_seed)[:, None], resample="seeds")
+    return MeasureRow(
+        agent=label,
+        measure=measure,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        seeds=len(by_seed),
+        meaning=meaning,
+    )
+
+
+def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> InferredGames:
     """Records one agent, one at a time: whole episodes of all of them would fill the memory."""
     n_agents = env.spec.n_agents
     group = make_groups(mates.members, n_agents, group_names(n_agents)[:1], seed)[0]
@@ -131,10 +143,10 @@ def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int) -> Pla
     subgoal, filled = np.asarray(batch.records["infer_mu"])[0, :, :, 0], np.asarray(batch.filled)[0]
     obs, seat = np.asarray(batch.obs)[0], np.asarray(batch.seat)[0]
     views = np.asarray(batch.state)[0] if agent.config.obs_is_state else obs[np.arange(len(team)), :, seat]
-    return Played(views, subgoal, filled.sum(axis=1), team)
+    return InferredGames(views, subgoal, filled.sum(axis=1), team)
 
 
-def _probes(played: Played, mates: Mates, steps: int, seed: int) -> dict[str, float]:
+def _probes(played: InferredGames, mates: Mates, steps: int, seed: int) -> dict[str, float]:
     """How well team-mates are named, by what there is to tell apart."""
     game, slot = _some_steps(played, steps, seed)
     subgoals, views = played.subgoal[game, slot], played.seen[game, slot]
@@ -152,7 +164,7 @@ def _probes(played: Played, mates: Mates, steps: int, seed: int) -> dict[str, fl
     return measures
 
 
-def _future(agent: Agent, played: Played, steps: int, seed: int) -> dict[str, float]:
+def _future(agent: Agent, played: InferredGames, steps: int, seed: int) -> dict[str, float]:
     """How decoded subgoals compare with the present view as a guess of what comes, in the prior's normalised units."""
     prior = agent.policy.opponent_model.prior
     seen = np.asarray(prior.normalise(jnp.asarray(played.seen)))
@@ -177,7 +189,7 @@ def _future(agent: Agent, played: Played, steps: int, seed: int) -> dict[str, fl
     }
 
 
-def _some_steps(played: Played, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _some_steps(played: InferredGames, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Game and slot of at most `steps` played steps, drawn evenly."""
     slots = np.arange(played.seen.shape[1])
     game, slot = np.nonzero(slots[None] < played.length[:, None])
@@ -187,12 +199,12 @@ def _some_steps(played: Played, steps: int, seed: int) -> tuple[np.ndarray, np.n
     return game, slot
 
 
-def control_rows(label: str, metrics: Sequence[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+def control_rows(label: str, metrics: Sequence[MetricRow], metric: str) -> list[MeasureRow]:
     """What a run's own controls say: how much worse the agent is without its features, or with another game's.
 
     Args:
         label: of the agent.
-        metrics: tidy training metrics (`seed`, `t_env`, `name`, `value`).
+        metrics: of its training.
         metric: of the game, e.g. `battle_won`.
     """
     meanings = {
@@ -201,27 +213,25 @@ def control_rows(label: str, metrics: Sequence[dict[str, Any]], metric: str) -> 
     }
     rows = []
     for control, meaning in meanings.items():
-        last = {row["seed"]: row["value"] for row in metrics if row["name"] == f"test_{control}_{metric}_drop"}
+        last = {row.seed: row.value for row in metrics if row.name == f"test_{control}_{metric}_drop"}
         if last:
-            estimate = score_interval(np.asarray(list(last.values()))[:, None], resample="seeds")
-            values = {"value": estimate.value, "low": estimate.low, "high": estimate.high, "seeds": len(last)}
-            rows.append({"agent": label, "measure": f"{control} features", **values, "meaning": meaning})
+            rows.append(_row(label, f"{control} features", list(last.values()), meaning))
     return rows
 
 
-def offset_rows(label: str, metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How many steps ahead the subgoals lay that were selected last in training: agent, offset, count (of 1000)."""
-    last: dict[tuple[int, Any], float] = {}
+def offset_rows(label: str, metrics: Sequence[MetricRow]) -> list[OffsetRow]:
+    """How many steps ahead the subgoals lay that were selected last in training."""
+    last: dict[tuple[int, Seed], float] = {}
     for row in metrics:
-        offset = str(row["name"]).removeprefix("omg_offset_")
-        if offset != row["name"] and offset.isdigit():
-            last[int(offset), row["seed"]] = float(row["value"])
+        offset = row.name.removeprefix("omg_offset_")
+        if offset != row.name and offset.isdigit():
+            last[int(offset), row.seed] = row.value
     offsets = sorted({offset for offset, _ in last})
     return [
-        {
-            "agent": label,
-            "offset": offset,
-            "count": round(1000 * float(np.mean([value for (one, _), value in last.items() if one == offset]))),
-        }
+        OffsetRow(
+            agent=label,
+            offset=offset,
+            count=round(1000 * float(np.mean([value for (one, _), value in last.items() if one == offset]))),
+        )
         for offset in offsets
     ]

@@ -7,53 +7,35 @@ what has changed together with everything that depends on it.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from omg.components.files import write_text
-from omg.config import change_config, write_yaml
+from omg.config import write_yaml
 from omg.errors import UserError, unknown_name
-from omg.evaluation.adaptation import adaptation_summary
-from omg.experiments.adaptation_stage import AdaptationStage
+from omg.evaluation.rows import write_rows
+from omg.evaluation.tables import AdaptationRow, ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
+from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
-from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
-from omg.experiments.inference import control_rows, inference_rows
-from omg.experiments.plan import PLAN_FILE, Plan, read_plan
-from omg.experiments.plan_check import PRIOR_LABEL, CheckedPlan, check_plan
-from omg.experiments.pool import copy_pool, say_on, train_pool
-from omg.experiments.prior import prior_config
+from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Part
+from omg.experiments.plan import STAGES, Plan, read_plan
+from omg.experiments.plan_check import CheckedPlan, check_plan
+from omg.experiments.pool import say_on
 from omg.experiments.results import (
-    CROSS_PLAY_COLUMNS,
-    DIAGNOSTIC_COLUMNS,
-    SCORE_COLUMNS,
     adaptation_rows,
     comparison_rows,
-    evaluation_folder,
-    finished_run,
-    read_rows,
     report_files,
-    run_metrics,
-    table_files,
-    write_report,
-    write_rows,
-    write_tables,
 )
-from omg.experiments.runs import finish, is_over
-from omg.experiments.self_play import self_play_part, self_play_table_rows
-from omg.experiments.stages import STAGES, Ledger, Part, with_pool
-from omg.pools import PRIOR_FOLDER, Pool
+from omg.experiments.stages import Earlier, Workplace
+from omg.experiments.stages.evaluate import self_play_rows_of, summary_rows
+from omg.report.terminal import Screen
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
-_NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "sacred_observers", "sacred_mongo_url", "sacred_mongo_db")
-"""Settings that change nothing in a result."""
-_ELSEWHERE = ("self_play",)
-"""Keys that a part says in another way: what matters is where an agent learns, not where the plan says so."""
+_ORDER = list(STAGES)
+_ENTRIES = tuple(entry for stage in STAGES.values() for entry in stage.entries)
 
 
 @dataclass(frozen=True)
@@ -70,26 +52,27 @@ class PipelineResult:
     checked: CheckedPlan
 
     @property
-    def summary(self) -> list[dict[str, Any]]:
-        """The verdict's metric for every agent and group of the first set; nothing without groups."""
-        if not self.checked.evaluated:
-            return []
-        rows = read_rows(evaluation_folder(self.checked) / "summary.csv")
-        first, metric = self.checked.plan.evaluation.sets[0], self.checked.metric
-        return [row for row in rows if row["set"] == first and row["metric"] == metric]
+    def shown(self) -> Screen:
+        """What the stages have to show on a screen, in their order."""
+        return [item for stage in STAGES.values() for item in stage.shows(self.checked)]
 
     @property
-    def comparison(self) -> list[dict[str, Any]]:
+    def summary(self) -> list[SetSummaryRow]:
+        """The verdict's metric for every agent and group of the first set; nothing without groups."""
+        return summary_rows(self.checked)
+
+    @property
+    def comparison(self) -> list[ComparisonRow]:
         """The agent in question against every baseline; without groups, in self-play and in the first episodes."""
         return comparison_rows(self.checked)
 
     @property
-    def self_play(self) -> list[dict[str, Any]]:
+    def self_play(self) -> list[SelfPlayRow]:
         """How agents that learned in all seats do with themselves; nothing where there are none."""
-        return self_play_table_rows(self.checked)
+        return self_play_rows_of(self.checked)
 
     @property
-    def adaptation(self) -> list[dict[str, Any]]:
+    def adaptation(self) -> list[AdaptationRow]:
         """How agents come to terms with new co-players; nothing where the plan does not ask for it."""
         rows = adaptation_rows(self.checked)
         return adaptation_summary(rows) if rows else []
@@ -123,7 +106,7 @@ def run_pipeline(
     """
     for name, stage in (("--from", start), ("--only", only)):
         if stage is not None and stage not in STAGES:
-            raise unknown_name(f"stage ({name})", stage, STAGES)
+            raise unknown_name(f"stage ({name})", stage, _ORDER)
     if start is not None and only is not None:
         raise UserError(f"--from, --only: got {start} and {only}; give one of the two.")
     shown = Path(folder)
@@ -133,15 +116,14 @@ def run_pipeline(
         checked.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
-    ledger = Ledger(checked.folder, lambda line: say_on(screen, line))
+    ledger = Ledger(checked.folder, lambda line: say_on(screen, line), _ENTRIES)
     with RunFolder(checked.folder).lock():
-        pipeline = _Pipeline(checked, shown, ledger, screen, quiet, jobs)
-        parts = pipeline.parts()
+        parts = plan_parts(Workplace(checked, shown, ledger, screen, quiet, jobs))
         _require_earlier(parts, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         prepare(use_cuda=True)
-        anew, first = start is not None, STAGES.index(start or STAGES[0])
-        due = [part for part in parts if only in (None, part.stage) and STAGES.index(part.stage) >= first]
+        anew, first = start is not None, _ORDER.index(start or _ORDER[0])
+        due = [part for part in parts if only in (None, part.stage) and _ORDER.index(part.stage) >= first]
         ledger.take_back(due, anew=anew)
         for index, part in enumerate(due):
             if jobs > 1 and part.apart:
@@ -150,9 +132,9 @@ def run_pipeline(
                 ledger.run(part, anew=anew)
         seconds = ledger.seconds(parts)
         write_rows(
-            checked.folder / "times.csv",
-            [{"stage": stage, "seconds": round(value, 2)} for stage, value in seconds.items()],
-            ("stage", "seconds"),
+            checked.folder / TIMES_FILE,
+            [StageTimeRow(stage=stage, seconds=round(value, 2)) for stage, value in seconds.items()],
+            StageTimeRow.names(),
         )
         complete = ledger.is_done(parts[-1])
     page = shown / report_files(checked)[0].name if complete else None
@@ -167,8 +149,8 @@ def do_part(folder: Path, title: str) -> None:
         UserError: the plan there does not belong to what was begun.
     """
     checked = check_plan(read_plan(folder), folder)
-    ledger = Ledger(checked.folder)
-    parts = _Pipeline(checked, folder, ledger, Console(), quiet=False, jobs=1).parts()
+    ledger = Ledger(checked.folder, entries=_ENTRIES)
+    parts = plan_parts(Workplace(checked, folder, ledger, Console(), quiet=False, jobs=1))
     part = next((part for part in parts if part.title == title), None)
     record = None if part is None else ledger.record(part)
     if part is None or record is None or record.fingerprint != part.fingerprint:
@@ -182,214 +164,13 @@ def _require_earlier(parts: list[Part], ledger: Ledger, stage: str | None) -> No
     if stage is None:
         return
     for part in parts:
-        if STAGES.index(part.stage) < STAGES.index(stage):
+        if _ORDER.index(part.stage) < _ORDER.index(stage):
             ledger.require(part, f"Run the pipeline up to there first, e.g. with --only {part.stage}.")
 
 
-class _Pipeline:
-    """The parts of one plan, and how each is done."""
-
-    def __init__(
-        self, checked: CheckedPlan, shown: Path, ledger: Ledger, screen: Console, quiet: bool, jobs: int
-    ) -> None:
-        self.checked, self.ledger, self.screen, self.quiet, self.jobs = checked, ledger, screen, quiet, jobs
-        self.shown = shown
-        """The folder as the user wrote it."""
-        self.plan = checked.plan
-        self.tables = evaluation_folder(checked) / "parts"
-        self._arena: Arena | None = None
-
-    def parts(self) -> list[Part]:
-        """All parts in the order in which they are done."""
-        pool = self._pool_part()
-        priors = [self._prior_part(pool)] if self.plan.prior is not None else []
-        trained = {label: self._train_part(label, pool, priors) for label in self.checked.agents}
-        evaluated = self._evaluation_parts(pool, trained)
-        tables = Part("evaluate", "tables", self._table_settings(), table_files(self.checked), self._write_tables)
-        tabled = [replace(tables, needs=tuple(evaluated))] if evaluated else []
-        if self.checked.self_play:
-            tabled.append(self_play_part(self.checked, trained))
-        report = Part(
-            "report", "", self._section("report"), report_files(self.checked), lambda: self._write_report(before)
-        )
-        adapted: list[Part] = []
-        if self.plan.adaptation is not None:
-            adapted = AdaptationStage(self.checked, self.plan.adaptation).parts(pool, trained)
-        before = [pool, *priors, *trained.values(), *evaluated, *tabled, *adapted]
-        # The report shows all trainings; with an evaluation its tables depend on them already.
-        curves = [] if self.checked.evaluated else list(trained.values())
-        return [*before, replace(report, needs=(*curves, *tabled, *adapted[-1:]))]
-
-    # ------------------------------------------------------------------------------------------ pool, prior, train
-
-    def _pool_part(self) -> Part:
-        settings = {"game": self._section("game"), "pool": self._section("pool")}
-        return Part("pool", "", settings, (self.checked.pool,), self._train_pool, costly=True)
-
-    def _train_pool(self) -> None:
-        section, given = self.plan.pool, self.checked.given_pool
-        if given is not None:
-            copy_pool(given, self.checked.pool, prior=self.plan.prior is None)
-            return
-        train_pool(
-            self.checked.pool,
-            section.counts,
-            self.plan.game.env_config,
-            {**section.settings, **self.checked.game_settings},
-            scripted=section.scripted,
-            which=section.which,
-            episodes=section.episodes,
-            console=self.screen,
-            quiet=self.quiet,
-            jobs=self.jobs,
-        )
-
-    def _prior_part(self, pool: Part) -> Part:
-        makes = (self.checked.runs(PRIOR_LABEL), self.checked.pool / PRIOR_FOLDER)
-        return Part("prior", "", self._section("prior"), makes, self._train_prior, (pool,), costly=True, apart=True)
-
-    def _train_prior(self) -> None:
-        assert self.plan.prior is not None
-        where = self.checked.runs(PRIOR_LABEL)
-        config = prior_config(self.checked.pool, self.plan.prior.settings)
-        self._finish(where, lambda: change_config(config, local_results_path=str(where)))
-
-    def _train_part(self, label: str, pool: Part, priors: list[Part]) -> Part:
-        settings: dict[str, Any] = {"train": self._section("train"), "agent": self._section("agents", label)}
-        needs = (pool, *(priors if self.checked.uses_prior(label) else ()))
-        if label in self.checked.self_play:
-            settings |= {"game": self._section("game"), "seats": "all"}
-            needs = ()
-        where = self.checked.runs(label)
-        return Part(
-            "train",
-            label,
-            settings,
-            (where,),
-            lambda: self._finish(where, lambda: self.checked.agents[label]),
-            needs,
-            costly=True,
-            apart=True,
-        )
-
-    def _finish(self, where: Path, config: Callable[[], Any]) -> None:
-        """Brings the run in a folder to its end: a new one, or the one that was interrupted there."""
-        if is_over(where):
-            return
-        try:
-            finish(config(), console=self.screen, quiet=self.quiet)
-        except KeyboardInterrupt:
-            self.ledger.say("continue with the same command")
-            raise
-
-    # --------------------------------------------------------------------------------------------------- evaluation
-
-    def _evaluation_parts(self, pool: Part, trained: dict[str, Part]) -> list[Part]:
-        section = self._section("evaluation")
-        games = {key: section[key] for key in ("sets", "groups", "episodes", "seed", "which")}
-        first = next(iter(trained))
-        parts = []
-        for label in self.checked.evaluated:
-            # Those who never learned still depend on the first agent's networks and number of seeds.
-            own = trained.get(label, trained[first] if label == UNTRAINED else pool)
-            file = self.tables / f"scores-{label}.csv"
-            work = _bind(self._write_scores, label, file)
-            needs = with_pool(own, pool)
-            settings = {"label": label, **games}
-            parts.append(Part("evaluate", f"scores {label}", settings, (file,), work, needs, apart=True))
-        if section["crossplay_episodes"]:
-            settings = {key: section[key] for key in ("sets", "seed", "crossplay_episodes")}
-            file = self.tables / "crossplay.csv"
-            work = _bind(self._cross_play, file)
-            parts.append(Part("evaluate", "cross-play", settings, (file,), work, (pool,), apart=True))
-        settings = {key: section[key] for key in ("sets", "seed", "which", "inference_episodes")}
-        settings["metric"] = self.checked.metric
-        for label, own in trained.items():
-            if label in self.checked.with_models:
-                file = self.tables / f"diagnostics-{label}.csv"
-                work = _bind(self._write_diagnostics, label, file)
-                needs = with_pool(own, pool)
-                parts.append(Part("evaluate", f"diagnostics {label}", settings, (file,), work, needs, apart=True))
-        return parts
-
-    @property
-    def arena(self) -> Arena:
-        """The pool, loaded when it is first needed."""
-        if self._arena is None:
-            self._arena = Arena(self.checked.pool, self.checked.env)
-        return self._arena
-
-    def _contestants(self, label: str) -> Contestants:
-        if label == UNTRAINED:
-            config = next(iter(self.checked.agents.values()))
-            # In all seats there is nobody else to be told apart.
-            partners = 0 if config.team is None else len(Pool.open(self.checked.pool).members("training"))
-            return untrained(config, self.checked.env, partners)
-        run = finished_run(self.checked.runs(label)).path
-        return load_contestants(label, run, self.plan.evaluation.which)
-
-    def _write_scores(self, label: str, file: Path) -> None:
-        section = self.plan.evaluation
-        games = (section.groups, section.episodes, section.seed)
-        scripted = label in section.scripted
-        config = next(iter(self.checked.agents.values()))
-        contestants = None if scripted else self._contestants(label)
-        rows: list[dict[str, Any]] = []
-        for name in section.sets:
-            if contestants is None:
-                found = self.arena.scripted_scores(label, config, name, *games)
-            else:
-                found = self.arena.scores(contestants, name, *games)
-            rows += [{"set": name, **row} for row in found]
-        write_rows(file, rows, SCORE_COLUMNS)
-
-    def _cross_play(self, file: Path) -> None:
-        section = self.plan.evaluation
-        rows = cross_play_arena(self.arena, section.sets[0], section.crossplay_episodes, section.seed)
-        write_rows(file, rows, CROSS_PLAY_COLUMNS)
-
-    def _write_diagnostics(self, label: str, file: Path) -> None:
-        section = self.plan.evaluation
-        rows: list[dict[str, Any]] = []
-        if section.inference_episodes:
-            rows += inference_rows(
-                self._contestants(label),
-                self.arena,
-                section.sets[0],
-                episodes=section.inference_episodes,
-                seed=section.seed,
-            )
-        rows += control_rows(label, run_metrics(self.checked, label), self.checked.metric)
-        write_rows(file, rows, DIAGNOSTIC_COLUMNS)
-
-    def _table_settings(self) -> dict[str, Any]:
-        return {
-            "metric": self.checked.metric,
-            "agent": self.checked.agent,
-            "baselines": self.checked.baselines,
-            "lower_is_better": self.plan.report.lower_is_better,
-        }
-
-    def _write_tables(self) -> None:
-        scores = [row for label in self.checked.evaluated for row in read_rows(self.tables / f"scores-{label}.csv")]
-        played = self.plan.evaluation.crossplay_episodes > 0
-        cross_play = read_rows(self.tables / "crossplay.csv") if played else []
-        diagnostics = []
-        for label in self.checked.with_models:
-            diagnostics += read_rows(self.tables / f"diagnostics-{label}.csv")
-        write_tables(self.checked, scores, cross_play, diagnostics)
-
-    def _write_report(self, before: list[Part]) -> None:
-        command = f"omg pipeline {shlex.quote(str(self.shown / PLAN_FILE))} --output NEW_FOLDER"
-        write_report(self.checked, self.ledger.seconds(before), command)
-
-    def _section(self, name: str, label: str | None = None) -> dict[str, Any]:
-        """A section of the plan as it goes into fingerprints."""
-        values = self.plan.values()[name]
-        values = values if label is None else values[label]
-        return {key: value for key, value in values.items() if key not in (*_NO_MATTER, *_ELSEWHERE)}
-
-
-def _bind(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
-    """A call that remembers its arguments; a bare lambda in a loop would see the last ones only."""
-    return lambda: function(*arguments)
+def plan_parts(place: Workplace) -> list[Part]:
+    """All parts of a pipeline in the order in which they are done."""
+    earlier = Earlier()
+    for stage in STAGES.values():
+        earlier.parts += stage(place).parts(earlier)
+    return earlier.parts

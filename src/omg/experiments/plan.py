@@ -7,27 +7,31 @@ Sections `pool`, `prior`, `train` and each agent take any key of the configurati
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from omg.config import Config, resolve
+from omg.config import config_fields, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments, merge, nested
 from omg.config.values import describe_type, read_yaml
 from omg.envs import check_stored_game
 from omg.envs.trust import check_word, vouch
 from omg.errors import UserError, abridged, unknown_name
+from omg.experiments.ledger import PLAN_FILE
+from omg.experiments.stages.adapt import AdaptationSection, AdaptStage
+from omg.experiments.stages.base import Section, SettingsSection, Stage
+from omg.experiments.stages.evaluate import EvaluateStage, EvaluationSection
+from omg.experiments.stages.pool import POOL_FOLDER, PoolSection, PoolStage, given_section
+from omg.experiments.stages.prior import PriorSection, PriorStage
+from omg.experiments.stages.report import ReportSection, ReportStage
+from omg.experiments.stages.train import AgentSection, TrainSection, TrainStage
 from omg.names import file_name, inside
-from omg.pools.members import SetName, read_index
 
-PLAN_FILE = "pipeline.yaml"
-POOL_FOLDER = "pool"
-"""Of a pipeline's folder."""
 _OWNED = {
     "name": "runs are named after their agents",
     "env": "the section game says it",
@@ -41,170 +45,70 @@ _OWNED = {
 """Configuration keys that a pipeline sets by itself."""
 
 
-class Section(BaseModel):
-    """A part of a plan; unknown keys are refused, types are not guessed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SettingsSection(Section):
-    """A part of a plan that also takes keys of the configuration."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-    own: ClassVar[Mapping[str, str]] = {}
-    """Further configuration keys that cannot be set here, and why."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The configuration keys that are given."""
-        return dict(self.model_extra or {})
-
-
 class GameSection(Section):
     """What is played."""
 
     env_config: str = Field(description="Environment configuration; see `omg envs`")
-    env_args: dict[str, Any] = Field({}, description="Options of the game")
-
-
-class PoolSection(SettingsSection):
-    """Who the team-mates are."""
-
-    own: ClassVar[Mapping[str, str]] = {"seeds": "the numbers of members say how many"}
-    path: str | None = Field(None, description="A pool that is there already; it says who is in which set")
-    training: dict[str, int] = Field({}, description="Algorithm -> members that agents are trained with")
-    validation: dict[str, int] = Field({}, description="Algorithm -> members for tuning")
-    heldout: dict[str, int] = Field({}, description="Algorithm -> members that no agent meets in training")
-    scripted: dict[str, SetName] = Field({}, description="Script -> set")
-    which: Literal["best", "last"] = Field("best", description="Which agent of a seed becomes the member")
-    episodes: int = Field(256, ge=1, description="Episodes in which each member is measured")
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Set -> algorithm -> number of members."""
-        given = {"training": self.training, "validation": self.validation, "heldout": self.heldout}
-        return {name: numbers for name, numbers in given.items() if numbers}
-
-
-class PriorSection(SettingsSection):
-    """How the subgoal prior is pre-trained: settings only."""
-
-    own: ClassVar[Mapping[str, str]] = {"seeds": "a pool has one prior"}
-
-
-class TrainSection(SettingsSection):
-    """Settings of all agents' training."""
-
-    self_play: bool = Field(False, description="Agents learn in all seats instead of one seat beside the pool's")
-
-
-class AgentSection(SettingsSection):
-    """One agent."""
-
-    config: str | None = Field(None, description="Algorithm or team name; the agent's label unless given")
-    self_play: bool | None = Field(
-        None, description="Whether it learns in all seats; as the section train unless given"
-    )
-
-
-class EvaluationSection(Section):
-    """With whom and how long the agents are evaluated."""
-
-    sets: list[SetName] = Field(["heldout"], min_length=1, description="Sets of the pool; the report is on the first")
-    groups: list[str] | None = Field(None, description="Groups of teams; None for all, an empty list for none")
-    episodes: int = Field(100, ge=1, description="Episodes per team")
-    seed: int = Field(0, ge=0, description="Seed of teams and games")
-    which: Literal["last", "best"] = Field("last", description="Which agent of each training seed plays")
-    untrained: bool = Field(True, description="Also evaluate the first agent as it is before training")
-    scripted: list[str] = Field([], description="Scripted players to evaluate as well")
-    crossplay_episodes: int = Field(32, ge=0, description="Cross-play of the first set, episodes per pair; 0: none")
-    inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
-
-    @property
-    def plays_groups(self) -> bool:
-        """Whether agents are evaluated with any teams."""
-        return self.groups is None or bool(self.groups)
-
-
-class VariantSection(SettingsSection):
-    """An agent that adapts with other settings than those it was trained with, e.g. an ablation."""
-
-    own: ClassVar[Mapping[str, str]] = dict.fromkeys(("seed", "seeds"), "the section adaptation says it")
-    agent: str = Field(description="Label of the agent that was trained")
-    frozen: bool | None = Field(None, description="Whether it does not learn any more; as the section unless given")
-
-
-class AdaptationSection(Section):
-    """Whom the agents come to terms with in their first episodes, and for how long."""
-
-    set: SetName = Field("heldout", description="Set of the pool that is met")
-    players: list[str] = Field([], description="Scripted co-players besides")
-    mixtures: bool = Field(False, description="Also teams of different co-players")
-    episodes: int = Field(64, ge=1, description="Episodes with each co-player")
-    games: int = Field(4, ge=1, description="Games of a round; agents learn after each round")
-    seeds: int | None = Field(None, ge=1, description="Repetitions; None: one for each training seed")
-    seed: int = Field(0, ge=0, description="Seed of the games")
-    seat: int | None = Field(None, ge=0, description="Seat of the agents; None: the first that a learner can have")
-    which: Literal["last", "best"] = Field("last", description="Which agent of each training seed adapts")
-    frozen: bool = Field(False, description="Agents do not learn, they only infer")
-    best_response_steps: int = Field(0, ge=0, description="Steps of training a best response to each; 0: none")
-    agents: list[str] | None = Field(None, description="Labels of the agents; all unless given")
-    variants: dict[str, VariantSection] = Field({}, description="Label -> agent with other settings")
-
-    def entrants(self, agents: Iterable[str]) -> dict[str, tuple[str, dict[str, Any], bool]]:
-        """Label -> label of the trained agent, settings that differ from its training, and whether it is frozen."""
-        found: dict[str, tuple[str, dict[str, Any], bool]] = {}
-        for label in agents if self.agents is None else self.agents:
-            found[label] = (label, {}, self.frozen)
-        for label, own in self.variants.items():
-            found[label] = (own.agent, own.settings, self.frozen if own.frozen is None else own.frozen)
-        return found
-
-
-class ReportSection(Section):
-    """What the report is about."""
-
-    title: str | None = Field(None, description="Heading")
-    question: str = Field("Does modelling the others help here?", description="Question that is answered")
-    metric: str | None = Field(None, description="Metric of the verdict; the game's success metric unless given")
-    lower_is_better: bool = Field(False, description="For metrics such as ep_length")
-    agent: str | None = Field(None, description="The agent in question; the last one unless given")
-    baselines: list[str] | None = Field(None, description="What it is compared with; all others unless given")
-    names: dict[str, str] = Field({}, description="Label -> name in tables and figures")
+    env_args: dict[str, object] = Field({}, description="Options of the game")
 
 
 class Plan(Section):
-    """Everything a pipeline does."""
+    """Everything a pipeline does.
+
+    It is the list of the stages: a field of a stage names its section and its class, in the order in which stages are
+    done.
+    """
 
     name: str = Field(description="Name of the pipeline and of its folder")
     game: GameSection
-    pool: PoolSection
-    prior: PriorSection | None = None
-    train: TrainSection = TrainSection()
+    pool: Annotated[PoolSection, PoolStage]
+    prior: Annotated[PriorSection | None, PriorStage] = None
+    train: Annotated[TrainSection, TrainStage] = TrainSection()
     agents: dict[str, AgentSection] = Field(min_length=1, description="Label -> agent")
-    evaluation: EvaluationSection = EvaluationSection()
-    adaptation: AdaptationSection | None = None
-    report: ReportSection = ReportSection()
+    evaluation: Annotated[EvaluationSection, EvaluateStage] = EvaluationSection()
+    adaptation: Annotated[AdaptationSection | None, AdaptStage] = None
+    report: Annotated[ReportSection, ReportStage] = ReportSection()
 
     def in_self_play(self, label: str) -> bool:
         """Whether an agent learns in all seats."""
         own = self.agents[label].self_play
         return self.train.self_play if own is None else own
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """The plan as the mapping that `parse_plan` takes, defaults included."""
         return self.model_dump(mode="json")
 
 
-SECTIONS: Mapping[str, type[Section]] = {
-    "game": GameSection,
-    "pool": PoolSection,
-    "prior": PriorSection,
-    "train": TrainSection,
-    "evaluation": EvaluationSection,
-    "adaptation": AdaptationSection,
-    "report": ReportSection,
-}
+def _stages() -> Iterator[type[Stage]]:
+    for field in Plan.model_fields.values():
+        yield from (kind for kind in field.metadata if isinstance(kind, type) and issubclass(kind, Stage))
+
+
+STAGES: Mapping[str, type[Stage]] = {stage.name: stage for stage in _stages()}
+"""Name -> stage, in the order in which they are done."""
+
+
+def _sections(section: type[Section]) -> dict[str, type[Section]]:
+    """The fields of a section, or of a plan, that are sections themselves."""
+    return {name: kind for name, field in section.model_fields.items() if (kind := _section_in(field.annotation))}
+
+
+def _labelled(section: type[Section]) -> dict[str, type[Section]]:
+    """The fields of a section, or of a plan, that hold a section for every label."""
+    mappings = {name: field for name, field in section.model_fields.items() if get_origin(field.annotation) is dict}
+    kinds = {name: _section_in(get_args(field.annotation)[1]) for name, field in mappings.items()}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _section_in(annotation: object) -> type[Section] | None:
+    """The section that a type is, alone or beside None."""
+    if get_origin(annotation) is dict:
+        return None
+    options = (annotation, *get_args(annotation))
+    return next((one for one in options if isinstance(one, type) and issubclass(one, Section)), None)
+
+
+SECTIONS: Mapping[str, type[Section]] = _sections(Plan)
 
 
 def preset_names() -> list[str]:
@@ -255,7 +159,7 @@ def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
     return plan
 
 
-def _check_file(where: str, values: Mapping[str, Any], said: Mapping[str, Any], plan: Plan) -> None:
+def _check_file(where: str, values: Mapping[str, object], said: Mapping[str, object], plan: Plan) -> None:
     """Refuses what a plan's file asks for and only the user may ask for; `said` is what the user has typed."""
     if isinstance(own := said.get("game"), Mapping):
         vouch(own.get("env_args"))
@@ -266,7 +170,7 @@ def _check_file(where: str, values: Mapping[str, Any], said: Mapping[str, Any], 
             check_word(where, f"{key}={value!r}, a database that is sent the runs' records")
 
 
-def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:
+def parse_plan(values: Mapping[str, object], copied: Path | None = None) -> Plan:
     """Validates the tree of a plan.
 
     Args:
@@ -277,73 +181,58 @@ def parse_plan(values: Mapping[str, Any], copied: Path | None = None) -> Plan:
         UserError: for the first unknown key or bad value; names the key, what was given and what is allowed.
     """
     _known(values, "", Plan.model_fields)
-    tree = dict(values)
+    # A section with nothing behind its name is one that is not given.
+    tree = {name: value for name, value in values.items() if value is not None or name not in SECTIONS}
     for name, section in SECTIONS.items():
-        if tree.get(name) is None:
-            tree.pop(name, None)
-        else:
+        if name in tree:
             _check_keys(tree[name], name, section)
-    if isinstance(tree.get("agents"), Mapping):
+    if isinstance(agents := tree.get("agents"), Mapping):
         # `iql:` with nothing behind it is an agent with no settings of its own.
-        tree["agents"] = {str(label): {} if own is None else own for label, own in tree["agents"].items()}
-        for label, own in tree["agents"].items():
-            _check_keys(own, f"agents.{label}", AgentSection)
-    variants = (tree.get("adaptation") or {}).get("variants")
-    for label, own in variants.items() if isinstance(variants, Mapping) else ():
-        _check_keys(own, f"adaptation.variants.{label}", VariantSection)
-    if isinstance(tree.get("pool"), Mapping) and tree["pool"].get("path") is not None:
-        tree["pool"] = _given_pool(tree["pool"]["path"], copied)
+        tree["agents"] = {str(label): {} if own is None else own for label, own in agents.items()}
+    _check_labelled(tree, "", Plan)
+    if isinstance(pool := tree.get("pool"), Mapping) and pool.get("path") is not None:
+        tree["pool"] = given_section(pool["path"], copied)
     try:
-        plan = Plan(**tree)
+        plan = Plan.model_validate(tree)
     except ValidationError as error:
         raise _refusal(error) from None
     file_name("name", plan.name)
-    for label in plan.agents:
-        file_name("agents", label)
-    for label in plan.adaptation.variants if plan.adaptation is not None else ():
-        file_name("adaptation.variants", label)
+    for where, label in _labels(plan, ""):
+        file_name(where, label)
     return plan
 
 
-def given_or_copied(given: Path, copied: Path | None) -> Path:
-    """Where the pool of `pool.path` is: a pipeline goes on with its own copy when the original is gone."""
-    return copied if copied is not None and copied.exists() and not given.exists() else given
-
-
-def _given_pool(path: Any, copied: Path | None) -> dict[str, Any]:
-    """The section `pool` for a pool that is there: its members instead of numbers, nothing about their training."""
-    if not isinstance(path, str):
-        raise UserError(f"pool.path: got {abridged(path)}; expected the folder of a pool.")
-    given = Path(path).resolve()
-    try:
-        members = read_index(given_or_copied(given, copied)).members
-    except UserError as error:
-        raise UserError(f"pool.path: {error}") from None
-    section: dict[str, Any] = {"path": str(given), "scripted": {}}
-    for member in members:
-        if member.kind == "scripted":
-            section["scripted"][member.algorithm] = member.set
-        else:
-            numbers = section.setdefault(member.set, {})
-            numbers[member.algorithm] = numbers.get(member.algorithm, 0) + 1
-            section["obs_is_state"] = member.obs_is_state
-    return section
-
-
-def _check_keys(values: Any, where: str, section: type[Section]) -> None:
+def _check_keys(values: object, where: str, section: type[Section]) -> None:
     if not isinstance(values, Mapping):
         raise UserError(f"{where}: got {abridged(values)}; expected a mapping.")
     if not issubclass(section, SettingsSection):
         _known(values, f"{where}.", section.model_fields)
+        _check_labelled(values, f"{where}.", section)
         return
     owned = {**_OWNED, **section.own}
     for key in values:
         if key in owned:
             raise UserError(f"{where}.{key}: cannot be set in a pipeline ({owned[key]}).")
-    _known(values, f"{where}.", [*section.model_fields, *(key for key in Config.model_fields if key not in owned)])
+    _known(values, f"{where}.", [*section.model_fields, *(key for key in config_fields() if key not in owned)])
 
 
-def _known(values: Mapping[str, Any], prefix: str, allowed: Iterable[str]) -> None:
+def _check_labelled(values: Mapping[str, object], prefix: str, section: type[Section]) -> None:
+    for name, kind in _labelled(section).items():
+        if isinstance(found := values.get(name), Mapping):
+            for label, own in found.items():
+                _check_keys(own, f"{prefix}{name}.{label}", kind)
+
+
+def _labels(section: Section, prefix: str) -> Iterator[tuple[str, str]]:
+    """All labels of a plan, each with the key that it stands under; files are called by them."""
+    for name in _labelled(type(section)):
+        yield from ((f"{prefix}{name}", label) for label in getattr(section, name))
+    for name in _sections(type(section)):
+        if (inner := getattr(section, name)) is not None:
+            yield from _labels(inner, f"{prefix}{name}.")
+
+
+def _known(values: Mapping[str, object], prefix: str, allowed: Iterable[str]) -> None:
     """Refuses the first key that is not allowed, with the nearest match."""
     names = list(allowed)
     for key in values:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -20,7 +20,7 @@ from omg.components.files import new_folder
 from omg.config import Config, adjust, algorithm_names, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
-from omg.controllers import Policy
+from omg.controllers.base import Policy
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env, make_env
 from omg.errors import UserError, abridged, unknown_name
@@ -32,7 +32,7 @@ from omg.pools.index import INDEX, SETS, Measure, Member, Pool
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
-Overrides = Sequence[str] | Mapping[str, Any]
+Overrides = Sequence[str] | Mapping[str, object]
 Which = Literal["best", "last"]
 
 RUNS = "runs"
@@ -139,7 +139,7 @@ def measure(agent: Agent, episodes: int, seed: int = MEASURE_SEED) -> Measure:
     return Measure(metric, row["mean"], row["low"], row["high"], episodes)
 
 
-def changed_settings(pool: Pool, name: str) -> list[tuple[str, Any, Any]]:
+def changed_settings(pool: Pool, name: str) -> list[tuple[str, object, object]]:
     """Where a learned member's configuration differs from what its algorithm has by default in the pool's game.
 
     Returns:
@@ -258,7 +258,7 @@ def _seed(member: Member) -> int:
     return member.seed
 
 
-def _shown(sets: Any) -> str:
+def _shown(sets: Iterable[str]) -> str:
     return ", ".join(f"{name}={number}" for name, number in Counter(sets).items())
 
 

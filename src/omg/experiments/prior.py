@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -20,7 +19,7 @@ from omg.envs import check_stored_game
 from omg.errors import UserError
 from omg.pools import INDEX, Pool
 
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "name": "prior",
     "t_max": 100_000,
     "test_interval": 10_000,
@@ -43,7 +42,7 @@ _OWN_KEYS = {
 
 def pretrain(
     pool: str | Path,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Sequence[str] | Mapping[str, object] = (),
     *,
     console: Console | None = None,
     quiet: bool = False,
@@ -64,7 +63,7 @@ def pretrain(
     return api.train_config(prior_config(pool, overrides), console=console, quiet=quiet)
 
 
-def prior_config(pool: str | Path, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Config:
+def prior_config(pool: str | Path, overrides: Sequence[str] | Mapping[str, object] = ()) -> Config:
     """The configuration of the run that pre-trains a pool's prior; arguments as in `pretrain`."""
     opened = Pool.open(pool)
     check_stored_game(opened.path / INDEX, opened.env, opened.env_args)

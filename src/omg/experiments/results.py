@@ -2,75 +2,46 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from omg.components.files import write_json, write_text
+from omg.components.files import write_json
 from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
+from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.tables import (
+    TABLES,
+    ComparisonRow,
+    CrossPlayRow,
+    EpisodeRow,
+    MeasureRow,
+    MetricRow,
+    ScoreRow,
+    SelfPlayScoreRow,
+    SetScoreRow,
+    SetSummaryRow,
+)
+from omg.experiments.adaptation.drawing import adaptation_chapter
+from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.inference import offset_rows
-from omg.experiments.plan_check import CheckedPlan
 from omg.experiments.runs import known_runs
-from omg.names import cell, file_name
-from omg.report.adaptation import plot_adaptation
+from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
 from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
+from omg.types import Row, Tree
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from omg.experiments.plan_check import CheckedPlan
 
-SCORE_COLUMNS = ("set", "agent", "seed", "group", "team", "episodes", "metric", "mean")
-CROSS_PLAY_COLUMNS = ("agent", "mate", "metric", "mean", "episodes")
-DIAGNOSTIC_COLUMNS = ("agent", "measure", "value", "low", "high", "seeds", "meaning")
-_WHOLE = ("seed", "seeds", "teams", "episodes", "baseline_seeds", "steps")
-_REAL = ("mean", "value", "low", "high", "iqm", "iqm_low", "iqm_high", "worst_team_mean", "baseline_mean")
-_REAL_TOO = ("difference", "p_improvement", "p_low", "p_high", "seconds", "lowest", "highest")
 _COMPARISONS = 60
 """Most lines of a figure of differences that can still be read."""
-
-
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Writes rows as CSV, atomically; the columns are there even without rows.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: cell(value) for key, value in row.items()} for row in rows)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text.getvalue())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Reads what `write_rows` wrote, numbers as numbers.
-
-    Raises:
-        UserError: the file is gone or damaged.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return [{key: _value(key, text) for key, text in row.items()} for row in csv.DictReader(file)]
-    except (OSError, ValueError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from None
-
-
-def _value(key: str | None, text: Any) -> Any:
-    if key in _WHOLE:
-        return int(text)
-    return float(text) if key in _REAL or key in _REAL_TOO else text
 
 
 def evaluation_folder(checked: CheckedPlan) -> Path:
@@ -98,21 +69,22 @@ def adaptation_files(checked: CheckedPlan) -> tuple[Path, Path]:
     return folder / "adaptation.csv", folder / "summary.csv"
 
 
-def adaptation_rows(checked: CheckedPlan) -> list[Row]:
+def adaptation_rows(checked: CheckedPlan) -> list[EpisodeRow]:
     """All episodes of the adaptation; none where the plan has none."""
-    return [] if checked.plan.adaptation is None else read_rows(adaptation_files(checked)[0])
+    return [] if checked.plan.adaptation is None else read_rows(adaptation_files(checked)[0], EpisodeRow)
 
 
-def self_play_seeds(checked: CheckedPlan) -> list[Row]:
+def self_play_seeds(checked: CheckedPlan) -> list[SelfPlayScoreRow]:
     """What each seed of the agents that learn in all seats reached; none where there are no such agents."""
-    return read_rows(self_play_files(checked)[1]) if checked.self_play else []
+    return read_rows(self_play_files(checked)[1], SelfPlayScoreRow) if checked.self_play else []
 
 
-def comparison_rows(checked: CheckedPlan) -> list[Row]:
+def comparison_rows(checked: CheckedPlan) -> list[ComparisonRow]:
     """The agent in question against every baseline: with teams or, without an evaluation, in what else was measured."""
     if checked.evaluated:
-        return read_rows(evaluation_folder(checked) / "comparison.csv")
-    played = self_play_seeds(checked), adaptation_rows(checked)
+        return read_rows(evaluation_folder(checked) / "comparison.csv", ComparisonRow)
+    adapted = adaptation_rows(checked)
+    played = self_play_seeds(checked), episode_scores(adapted) if adapted else ()
     return compare_without_teams(checked.agent, checked.baselines, *played, lower_is_better=_lower(checked))
 
 
@@ -122,40 +94,38 @@ def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
 
 
 def write_tables(
-    checked: CheckedPlan, scores: Sequence[Row], cross_play: Sequence[Row], diagnostics: Sequence[Row]
+    checked: CheckedPlan, scores: Sequence[Row], cross_play: Sequence[Row], measures: Sequence[Row]
 ) -> None:
     """Writes all tables of the evaluation.
 
     Args:
         checked: the plan.
-        scores: tidy scores with a column `set`; none without groups of teams.
-        cross_play: rows of the pool's members: agent, mate, metric, mean, episodes.
-        diagnostics: rows of all agents.
+        scores: columns of `SetScoreRow`; none without groups of teams.
+        cross_play: of the pool's members, columns of `CrossPlayRow`.
+        measures: of all agents, columns of `MeasureRow`.
     """
     files = {path.stem: path for path in table_files(checked)}
-    first = [row for row in scores if row["set"] == checked.plan.evaluation.sets[0]]
+    played = [SetScoreRow.of(row) for row in scores]
+    first = [row for row in played if row.set == checked.plan.evaluation.sets[0]]
     if "crossplay" in files:
         # The pipeline's agents stand above the pool's members: the same team-mates, the same columns.
-        write_rows(files["crossplay"], [*_agents_cross_play(checked, first), *cross_play], CROSS_PLAY_COLUMNS)
+        write_rows(files["crossplay"], [*_agents_cross_play(checked, first), *cross_play], CrossPlayRow.names())
     if "diagnostics" in files:
-        write_rows(files["diagnostics"], diagnostics, DIAGNOSTIC_COLUMNS)
+        write_rows(files["diagnostics"], measures, MeasureRow.names())
     if "scores" in files:
-        write_rows(files["scores"], scores, SCORE_COLUMNS)
-        summary = _summary(checked, scores)
-        write_rows(files["summary"], summary, list(summary[0]))
-        comparison = _comparison(checked, first)
-        write_rows(files["comparison"], comparison, list(comparison[0]))
+        write_rows(files["scores"], played, SetScoreRow.names())
+        write_rows(files["summary"], _summary(checked, played), SetSummaryRow.names())
+        write_rows(files["comparison"], _comparison(checked, first), ComparisonRow.names())
         write_json(files["marl_eval"], _marl_eval(checked, first))
 
 
 def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
     """Writes the figures and the report; returns the path of its page."""
-    tables = {path.stem: read_rows(path) for path in table_files(checked) if path.suffix == ".csv"}
-    scores = [row for row in tables.get("scores", ()) if row["set"] == checked.plan.evaluation.sets[0]]
+    tables = {path.stem: read_rows(path, TABLES[path.name]) for path in table_files(checked) if path.name in TABLES}
+    first = checked.plan.evaluation.sets[0]
+    scores = [row for row in map(SetScoreRow.of, tables.get("scores", ())) if row.set == first]
     metrics = {label: run_metrics(checked, label) for label in checked.agents}
-    cross_play = [
-        {**row, "team": row["mate"]} for row in tables.get("crossplay", ()) if row["metric"] == checked.metric
-    ]
+    cells = [row for row in map(CrossPlayRow.of, tables.get("crossplay", ())) if row.metric == checked.metric]
     report = report_input(
         checked.plan.report.title or f"{checked.plan.name}: {checked.env.spec.name} {checked.env.spec.scenario}",
         scores,
@@ -168,10 +138,10 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         curves=metrics,
         curves_metric=_curves_metric(checked, metrics),
         self_play=self_play_seeds(checked),
-        cross_play=cross_play,
+        cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
-        adaptation=adaptation_rows(checked),
+        adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
         machine=_machine(),
@@ -183,8 +153,8 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
     return write_page(page, report)
 
 
-def run_metrics(checked: CheckedPlan, label: str) -> list[Row]:
-    """All metrics of an agent's training: seed, t_env, name, value."""
+def run_metrics(checked: CheckedPlan, label: str) -> list[MetricRow]:
+    """All metrics of an agent's training."""
     return list(finished_run(checked.runs(label)).metrics())
 
 
@@ -200,54 +170,55 @@ def finished_run(where: Path) -> RunFolder:
     return RunFolder.open(runs[-1])
 
 
-def _summary(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:
+def _summary(checked: CheckedPlan, scores: Sequence[SetScoreRow]) -> list[SetSummaryRow]:
     """Every agent with every group of every set, by every metric."""
-    rows = []
+    rows: list[SetSummaryRow] = []
     for name in checked.plan.evaluation.sets:
-        own = [row for row in scores if row["set"] == name]
-        for metric in dict.fromkeys(row["metric"] for row in own):
+        own = [row for row in scores if row.set == name]
+        for metric in dict.fromkeys(row.metric for row in own):
             lower = metric == "ep_length" or (metric == checked.metric and checked.plan.report.lower_is_better)
-            rows += [{"set": name, **row} for row in summarise(own, metric, lower_is_better=lower)]
+            found = summarise(own, metric, lower_is_better=lower)
+            rows += [SetSummaryRow.extended(row, set=name) for row in found]
     return rows
 
 
-def _comparison(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:
+def _comparison(checked: CheckedPlan, scores: Sequence[ScoreRow]) -> list[ComparisonRow]:
     lower = checked.plan.report.lower_is_better
     return compare(scores, checked.metric, checked.agent, checked.baselines, lower_is_better=lower)
 
 
-def _agents_cross_play(checked: CheckedPlan, scores: Sequence[Row]) -> list[Row]:
+def _agents_cross_play(checked: CheckedPlan, scores: Sequence[ScoreRow]) -> list[CrossPlayRow]:
     """Every agent with every member in all other seats, mean over seeds."""
     group = group_names(checked.env.spec.n_agents)[0]
     seats = checked.env.spec.n_agents - 1
-    cells: dict[tuple[str, str, str], list[Row]] = {}
+    cells: dict[tuple[str, str, str], list[ScoreRow]] = {}
     for row in scores:
-        if row["group"] == group:
-            cells.setdefault((row["agent"], row["team"].removeprefix(f"{seats}x"), row["metric"]), []).append(row)
+        if row.group == group:
+            cells.setdefault((row.agent, row.team.removeprefix(f"{seats}x"), row.metric), []).append(row)
     return [
-        {
-            "agent": agent,
-            "mate": mate,
-            "metric": metric,
-            "mean": sum(row["mean"] for row in rows) / len(rows),
-            "episodes": sum(row["episodes"] for row in rows),
-        }
+        CrossPlayRow(
+            agent=agent,
+            mate=mate,
+            metric=metric,
+            mean=sum(row.mean for row in rows) / len(rows),
+            episodes=sum(row.episodes for row in rows),
+        )
         for (agent, mate, metric), rows in cells.items()
     ]
 
 
-def _marl_eval(checked: CheckedPlan, scores: Sequence[Row]) -> dict[str, Any]:
+def _marl_eval(checked: CheckedPlan, scores: Sequence[ScoreRow]) -> Tree:
     """The agents that were trained; marl-eval wants equally many seeds of everybody."""
     seeds = {label: config.seeds for label, config in checked.agents.items()}
     kept = [label for label in seeds if seeds[label] == seeds[checked.agent]]
     spec = checked.env.spec
-    rows = [row for row in scores if row["agent"] in kept]
+    rows = [row for row in scores if row.agent in kept]
     return marl_eval_json(rows, spec.name, spec.scenario, step_count=checked.agents[checked.agent].t_max)
 
 
-def _curves_metric(checked: CheckedPlan, metrics: Mapping[str, Sequence[Row]]) -> str:
+def _curves_metric(checked: CheckedPlan, metrics: Mapping[str, Sequence[MetricRow]]) -> str:
     """The test metric that the curves show: the one of the verdict, if all runs have logged it."""
-    names = [{row["name"] for row in rows} for rows in metrics.values()]
+    names = [{row.name for row in rows} for rows in metrics.values()]
     for metric in (checked.metric, checked.env.spec.success_metric, "return"):
         if all(f"test_{metric}_mean" in found for found in names):
             return f"test_{metric}_mean"
@@ -268,8 +239,8 @@ def _draw(folder: Path, report: ReportInput) -> None:
         plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
     if report.cross_play:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
-    if report.adaptation:
-        plot_adaptation(report.adaptation, folder / "adaptation.png", names=report.names)
+    if report.adaptation is not None:
+        report.adaptation.plot(folder / "adaptation.png")
     if report.offsets:
         plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 

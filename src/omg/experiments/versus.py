@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from omg.controllers.scripted import SCRIPTED, build_scripted, scripted_names
 from omg.envs import EnvSpec, parse_env_args
@@ -21,12 +21,12 @@ _GAME = "sc2"
 _SIZES = ("name", "scenario", "n_agents", "n_actions", "obs_dim", "state_dim")
 
 
-class Side(NamedTuple):
+class Contenders(NamedTuple):
     """The players of one side of the table."""
 
-    contenders: tuple[Contender, ...]
+    players: tuple[Contender, ...]
     """Scripted ones are built for the game later: their player is None."""
-    env_args: Mapping[str, Any] | None
+    env_args: Mapping[str, object] | None
     """Options of the game they were made for; None where all are scripted."""
     spec: EnvSpec | None
 
@@ -49,7 +49,7 @@ def play_versus(
     which: str = "last",
     episodes: int = 100,
     seed: int = 0,
-    env_args: Mapping[str, Any] | None = None,
+    env_args: Mapping[str, object] | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Versus:
     """Plays every player of one side against every player of the other, each from both ends of the field.
@@ -78,7 +78,7 @@ def play_versus(
     duel = Duel(given)
     for side, label in zip(sides, ("LEFT", "RIGHT"), strict=True):
         _check_game(side, label, duel.spec)
-    one, other = (tuple(_ready(contender, duel) for contender in side.contenders) for side in sides)
+    one, other = (tuple(_ready(contender, duel) for contender in side.players) for side in sides)
     say(f"{len(one)} x {len(other)} pairings, {episodes + episodes % 2} battles each")
     results = versus(
         duel, one, other, episodes, seed, lambda done, pairings: say(f"{done} of {pairings} pairings played")
@@ -86,7 +86,7 @@ def play_versus(
     return Versus(Table(versus_rows(one, other, results)), one, other, duel.spec.scenario)
 
 
-def load_side(text: str | Path, label: str, pool_set: str | None = None, which: str = "last") -> Side:
+def load_side(text: str | Path, label: str, pool_set: str | None = None, which: str = "last") -> Contenders:
     """The players that a word of the command line means.
 
     Args:
@@ -115,14 +115,14 @@ def load_side(text: str | Path, label: str, pool_set: str | None = None, which: 
     if str(text) in SCRIPTED:
         if str(text) not in scripted_names(_GAME):
             raise unknown_name(f"script of {_GAME} ({label})", str(text), scripted_names(_GAME))
-        return Side((Contender(str(text), str(text), None),), None, None)
+        return Contenders((Contender(str(text), str(text), None),), None, None)
     raise UserError(
         f"{label}: there is no '{text}'. Expected the folder of a pool, POOL:member, a run, an agent, or one of the "
         f"scripts {', '.join(scripted_names(_GAME))}."
     )
 
 
-def _from_pool(path: Path, name: str | None, pool_set: str | None) -> Side:
+def _from_pool(path: Path, name: str | None, pool_set: str | None) -> Contenders:
     pool = Pool.open(path)
     members = pool.members(pool_set) if name is None else [pool.member(name)]
     if not members:
@@ -135,18 +135,18 @@ def _from_pool(path: Path, name: str | None, pool_set: str | None) -> Side:
             assert isinstance(agent, Agent)
             player = agent.policy
         contenders.append(Contender(member.name, member.algorithm, player))
-    return Side(tuple(contenders), pool.env_args, pool.spec)
+    return Contenders(tuple(contenders), pool.env_args, pool.spec)
 
 
-def _of_agents(agents: list[tuple[str, Agent]]) -> Side:
+def _of_agents(agents: list[tuple[str, Agent]]) -> Contenders:
     for _, agent in agents:
         agent.check_untold()
     first = agents[0][1]
     contenders = tuple(Contender(name, agent.card.algorithm, agent.policy) for name, agent in agents)
-    return Side(contenders, first.config.env_args, first.spec)
+    return Contenders(contenders, first.config.env_args, first.spec)
 
 
-def _check_game(side: Side, label: str, spec: EnvSpec) -> None:
+def _check_game(side: Contenders, label: str, spec: EnvSpec) -> None:
     if side.spec is None:
         return
     for key in _SIZES:

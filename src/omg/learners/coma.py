@@ -26,13 +26,16 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
-from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.draw import TeamDraw
 from omg.learners.advantages import lambda_targets
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import SeatLearner
-from omg.modules.agents import Agent
-from omg.modules.critics import COMACritic, CriticSizes
-from omg.modules.opponent_models import others_one_hot
+from omg.modules.agents.base import Agent
+from omg.modules.critics.base import CriticSizes
+from omg.modules.critics.coma import COMACritic
+from omg.modules.opponent_models.base import others_one_hot
 
 if TYPE_CHECKING:
     from omg.config import Config

@@ -25,7 +25,8 @@ from jax import Array
 
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.selectors import legal_softmax
-from omg.controllers import TeamDraw, build_mac
+from omg.controllers import build_mac
+from omg.controllers.draw import TeamDraw
 from omg.controllers.hop import HOPMac
 from omg.envs.grid.symmetry import symmetries
 from omg.errors import UserError

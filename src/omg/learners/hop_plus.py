@@ -30,7 +30,7 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, loss_mask, view_mask
-from omg.controllers import TeamDraw
+from omg.controllers.draw import TeamDraw
 from omg.controllers.hop import HOPMac
 from omg.envs.grid.symmetry import symmetries
 from omg.envs.grid.view import MapView
@@ -38,7 +38,9 @@ from omg.learners.hop import SEARCH_POLICY, HOPLearner
 from omg.learners.hop_plus_measures import subgoal_measures
 from omg.learners.prior import prior_loss
 from omg.learners.subgoals import VALUED_MODES, Selection, mix_subgoals, past_the_end, select_goals, selection_metrics
-from omg.modules.opponent_models import ModelInputs, Prior, SubgoalModel
+from omg.modules.opponent_models.base import ModelInputs
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.modules.planning import PolicyValueNetwork, each
 from omg.modules.planning.networks import weigh_goal
 from omg.planning.minds import Minds

@@ -22,11 +22,13 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, loss_mask, masked_mean
-from omg.controllers import Columns, TeamDraw
+from omg.controllers.basic import Columns
+from omg.controllers.draw import TeamDraw
 from omg.learners.optimisers import clip_by_norm
 from omg.learners.ppo import PPOLearner, PPOState
-from omg.modules.critics import CriticSizes, SeatNetworks
-from omg.modules.opponent_models import others_of
+from omg.modules.critics.base import CriticSizes
+from omg.modules.critics.parts import SeatNetworks
+from omg.modules.opponent_models.base import others_of
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -79,7 +81,7 @@ class InfluenceLearner(PPOLearner):
                 map_shape=spec.map_shape,
             ),
             others,
-            n_agents=spec.n_agents if config.agent.startswith("idv_") else None,
+            n_agents=spec.n_agents if config.agent_part.individual else None,
             key=jax.random.fold_in(key, _MODEL_STREAM),
         )
         return state._replace(extra=Influencer(model, self.model_optimiser.init(model)))

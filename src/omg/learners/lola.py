@@ -37,10 +37,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import masked_mean
-from omg.controllers import BasicMAC, TeamDraw
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners.ppo import PPOLearner, Round
-from omg.modules.agents import Agent
+from omg.modules.agents.base import Agent
 
 if TYPE_CHECKING:
     from omg.config import Config

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, take_seats
-from omg.controllers import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC, Columns
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalLearner
-from omg.modules.opponent_models import state_value
+from omg.modules.opponent_models.selection import state_value
 
 
 class OMGLearner(SubgoalLearner, QLearner):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.controllers import Columns
+from omg.controllers.basic import Columns
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.subgoals import SubgoalLearner
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from omg.errors import unknown_name
+from omg.learners import OPTIMISERS
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -19,12 +19,18 @@ Tree = TypeVar("Tree")
 
 def build_optimiser(config: Config, lr: float | None = None) -> optax.GradientTransformation:
     """The optimiser that `config.optimizer` names, with the agent's learning rate or another one."""
-    rate = config.lr if lr is None else lr
-    if config.optimizer == "rmsprop":
-        return torch_rmsprop(rate, config.optim_alpha, config.optim_eps)
-    if config.optimizer == "adam":
-        return optax.adam(rate)
-    raise unknown_name("optimizer", config.optimizer, ("rmsprop", "adam"))
+    return OPTIMISERS[config.optimizer].build(config, config.lr if lr is None else lr)
+
+
+def rmsprop(config: Config, lr: float) -> optax.GradientTransformation:
+    """`optimizer: rmsprop`."""
+    return torch_rmsprop(lr, config.optim_alpha, config.optim_eps)
+
+
+def adam(config: Config, lr: float) -> optax.GradientTransformation:
+    """`optimizer: adam`."""
+    del config
+    return optax.adam(lr)
 
 
 def torch_rmsprop(lr: float, alpha: float, eps: float) -> optax.GradientTransformation:

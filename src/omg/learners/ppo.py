@@ -33,19 +33,21 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
-from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.draw import TeamDraw
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import SeatLearner
-from omg.modules.agents import Agent, as_one_hot
-from omg.modules.critics import CRITICS, Critic, CriticSizes
+from omg.modules.agents.base import Agent
+from omg.modules.agents.inputs import as_one_hot
+from omg.modules.critics import CRITICS
+from omg.modules.critics.base import Critic, CriticSizes
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
 
-_CRITIC_FOR = {"rnn": "rnn", "idv_rnn": "rnn", "conv": "conv", "idv_conv": "idv_conv"}
-"""Agent -> the critic that goes with it unless one is named; `mlp` with all others."""
 _EXTRA_STREAM = 0xE87A
 
 
@@ -214,7 +216,7 @@ class PPOLearner(SeatLearner):
             widths += [spec.n_agents] if config.obs_agent_id else []
         features = mac.agent.sizes.feature_dim
         widths += [features] if features else []
-        name = config.critic or _CRITIC_FOR.get(config.agent, "mlp")
+        name = config.critic or config.agent_part.critic
         sizes = CriticSizes(
             tuple(widths),
             config.critic_hidden_dim,
@@ -223,7 +225,7 @@ class PPOLearner(SeatLearner):
             # One-hot numbers are no map any more.
             map_shape=None if config.obs_one_hot and config.critic_input == "obs" else spec.map_shape,
         )
-        return CRITICS[name](sizes, key=key)
+        return CRITICS[name].build(sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
         """The episodes of each gradient step, [epochs * parts, episodes of a part]."""

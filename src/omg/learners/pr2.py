@@ -32,12 +32,15 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.selectors import ILLEGAL_LOG_PROBABILITY, multinomial_log_probabilities
-from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.draw import TeamDraw
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import SeatLearner
-from omg.modules.agents import Agent
-from omg.modules.critics import CriticSizes, SeatNetworks
-from omg.modules.opponent_models import others_of
+from omg.modules.agents.base import Agent
+from omg.modules.critics.base import CriticSizes
+from omg.modules.critics.parts import SeatNetworks
+from omg.modules.opponent_models.base import others_of
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -114,9 +117,7 @@ class PR2Learner(SeatLearner):
         config, spec = self.config, self.spec
         seen = spec.state_dim if config.obs_is_state else spec.obs_dim
         sizes = CriticSizes((seen, actions), config.critic_hidden_dim, config.mlp_second_dim, map_shape=spec.map_shape)
-        return SeatNetworks(
-            sizes, outputs, n_agents=spec.n_agents if config.agent.startswith("idv_") else None, key=key
-        )
+        return SeatNetworks(sizes, outputs, n_agents=spec.n_agents if config.agent_part.individual else None, key=key)
 
     def update(
         self, state: PR2State, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array

@@ -17,10 +17,10 @@ import optax
 from jax import Array
 
 from omg.components import EpisodeBatch, Number, masked_mean, view_mask
-from omg.controllers import TeamDraw
+from omg.controllers.draw import TeamDraw
 from omg.learners.base import Kept
-from omg.modules.opponent_models import Prior
 from omg.modules.opponent_models.gaussians import kl_to_standard, sample
+from omg.modules.opponent_models.prior import Prior
 
 if TYPE_CHECKING:
     from omg.config import Config

@@ -26,13 +26,15 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
-from omg.controllers import BasicMAC, Columns, TeamDraw, build_mac
-from omg.errors import unknown_name
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.draw import TeamDraw
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.parts import Batches, as_parts, step_shares, weigh
 from omg.learners.seats import ModelUpdate, SeatLearner
-from omg.modules.agents import Agent
-from omg.modules.mixers import MIXERS, Mixer, MixerSizes
+from omg.modules.agents.base import Agent
+from omg.modules.mixers import MIXERS
+from omg.modules.mixers.base import Mixer, MixerSizes
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -62,8 +64,6 @@ class QLearner(SeatLearner):
     """IQL, VDN, QMIX or D3QN, by configuration, in all seats or in those that a team leaves to it."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
-        if config.mixer is not None and config.mixer not in MIXERS:
-            raise unknown_name("mixer", config.mixer, (*MIXERS, "None"))
         super().__init__(config, spec, team, partners)
         self.kept = self.kept._replace(parts=True)
         self.optimiser = build_optimiser(config)
@@ -211,7 +211,7 @@ class QLearner(SeatLearner):
             hypernet_layers=self.config.hypernet_layers,
             hypernet_embed=self.config.hypernet_embed,
         )
-        return MIXERS[self.config.mixer](sizes, key=key)
+        return MIXERS[self.config.mixer].build(sizes, key=key)
 
 
 def next_values(q: Array, target_q: Array, avail: Array, double_q: bool) -> Array:

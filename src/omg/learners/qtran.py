@@ -25,9 +25,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, loss_mask, masked_mean
-from omg.controllers import BasicMAC, Columns, build_mac
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC, Columns
 from omg.learners.q import ILLEGAL_VALUE, QLearner
-from omg.modules.mixers import MixerSizes, QTranMixer
+from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.qtran import QTranMixer
 
 _HIDDEN_LAYERS = {"small": 2, "big": 3}
 

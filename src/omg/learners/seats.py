@@ -14,10 +14,11 @@ import optax
 from jax import Array
 
 from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats
-from omg.controllers import BasicMAC, Columns, TeamDraw
+from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.draw import TeamDraw
 from omg.learners.base import Kept
 from omg.learners.parts import step_shares, weigh
-from omg.modules.opponent_models import NO_MODEL, ModelTargets, OpponentModel, SupervisedModel
+from omg.modules.opponent_models.base import ModelTargets, OpponentModel, SupervisedModel
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -49,12 +50,10 @@ class SeatLearner:
         self.partners = partners
         self.model_optimiser = optax.adam(config.am_lr)
         # LIAM reconstructs what the others saw.
-        columns = None if self.team is None or config.am_model == "liam_am" else self.seats
+        columns = None if self.team is None or config.model_part.stores_others else self.seats
         self.kept = Kept(columns, state=self.team is None or self.needs_state())
         self.examines = False
-        self.controls: tuple[str, ...] = (
-            () if self.team is None or config.am_model == NO_MODEL else ("zero", "shuffled")
-        )
+        self.controls: tuple[str, ...] = () if self.team is None or config.model_part.absent else ("zero", "shuffled")
 
     def needs_state(self) -> bool:
         """Whether updates read the global state."""

@@ -21,8 +21,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
-from omg.controllers import Columns
-from omg.modules.opponent_models import Prior, SubgoalModel
+from omg.controllers.basic import Columns
+from omg.modules.opponent_models.prior import Prior
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 TOLERANCE = 0.5
 """Largest distance that counts as a hit, in deviations of the views."""

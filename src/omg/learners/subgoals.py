@@ -26,13 +26,17 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, lengths, loss_mask, view_mask
 from omg.components.schedules import linear
-from omg.controllers import Columns, TeamDraw
+from omg.controllers.basic import Columns
+from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners.parts import part_keys, step_shares, weigh
 from omg.learners.prior import prior_loss, read_statistics
 from omg.learners.seats import ModelUpdate, SeatLearner
 from omg.learners.subgoal_measures import examine_subgoals
-from omg.modules.opponent_models import ModelInputs, OpponentModel, SubgoalModel, pick_offset
+from omg.modules.opponent_models.base import ModelInputs, OpponentModel
+from omg.modules.opponent_models.selection import pick_offset
+from omg.modules.opponent_models.subgoal import SubgoalModel
+from omg.registry import ModelTraining
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -59,7 +63,7 @@ class SubgoalLearner(SeatLearner):
     """The opponent model's part of a learner; stands before the learner of the agent among the base classes."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
-        if config.am_model != "omg_am":
+        if config.model_part.training is not ModelTraining.SUBGOALS:
             raise UserError(f"am_model: got {config.am_model}, but a learner of subgoals trains omg_am.")
         super().__init__(config, spec, team, partners)
         self.examines = True

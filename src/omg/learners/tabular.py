@@ -95,7 +95,7 @@ class Steps(NamedTuple):
     """bool: False leaves the table as it is."""
 
 
-class Progress(NamedTuple):
+class TableHistory(NamedTuple):
     """How good the tables were in the course of learning."""
 
     episodes: np.ndarray
@@ -254,7 +254,7 @@ def train(
     seeds: int,
     points: Sequence[int],
     seed: int = 0,
-) -> Progress:
+) -> TableHistory:
     """Learns `seeds` tables side by side and measures them.
 
     Args:
@@ -292,7 +292,7 @@ def train(
         returns.append(np.asarray(greedy_return(q, point)))
         if optimum is not None:
             shares.append(formed(np.asarray(q), optimum, settings.initial))
-    return Progress(np.asarray(points), np.stack(returns), np.stack(shares) if shares else None)
+    return TableHistory(np.asarray(points), np.stack(returns), np.stack(shares) if shares else None)
 
 
 def formed(q: np.ndarray, optimum: Optimum, initial: float, tolerance: float = TOLERANCE) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -22,13 +20,14 @@ _MANY_MAPS = 512
 
 def on_cpu() -> bool:
     """Whether programs traced now are for a CPU."""
-    chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
-    name: str = jax.default_backend() if chosen is None else getattr(chosen, "platform", chosen)
-    return name == "cpu"
+    chosen: jax.Device | str | None = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if isinstance(chosen, jax.Device):
+        return chosen.platform == "cpu"
+    return (jax.default_backend() if chosen is None else chosen) == "cpu"
 
 
 def convolve(x: Array, kernel: Array) -> Array:
-    """A convolution with zeros around the map: [B, H, W, C] and [3, 3, C, C'] -> [B, H, W, C'].
+    """A convolution with zeros around the map: [B, height, width, C] and [3, 3, C, C'] -> the same with C'.
 
     Mapped over several networks XLA's own convolution becomes a grouped one, and its gradient takes many times as long.
     For many small maps on a GPU it is one product with a matrix over the whole board instead (`spread`): nothing but
@@ -51,12 +50,12 @@ def spread(kernel: Array, height: int, width: int, *, channels_first: bool) -> A
 
     Args:
         kernel: [3, 3, C, C'].
-        height: H of the board.
-        width: W of the board.
-        channels_first: whether the input's cells come by channel, [C, H, W], instead of [H, W, C].
+        height: of the board.
+        width: of the board.
+        channels_first: whether the input's cells come by channel, [C, height, width], instead of [height, width, C].
 
     Returns:
-        [C * H * W, H * W * C'].
+        [C * height * width, height * width * C'].
     """
     cells = height * width
     rows, columns = np.divmod(np.arange(cells), width)
@@ -83,7 +82,7 @@ def _convolve_shifted(x: Array, kernel: Array) -> Array:
 
 
 def _unfold(x: Array) -> Array:
-    """The nine neighbours of every cell side by side, itself among them: [B, H, W, C] -> [B, H, W, 9 * C].
+    """The nine neighbours of every cell side by side, itself among them: [..., C] -> [..., 9 * C].
 
     One lookup instead of nine shifts: the gradients of a player's networks are compiled in half the time.
     """
@@ -130,5 +129,5 @@ class Conv3x3(eqx.Module):
         self.bias = torch_uniform(bias_key, (out_channels,), fan_in)
 
     def __call__(self, cells: Array) -> Array:
-        """[B, H, W, C] -> [B, H, W, C']."""
+        """[B, height, width, C] -> [B, height, width, C']."""
         return convolve(cells, self.weight) + self.bias

@@ -9,12 +9,12 @@ works out its factors as it goes. Written with Pallas for its Triton backend; wh
 Triton computes on blocks whose sides are powers of two. A hidden width of 96 is therefore cut into 64 and 32 columns:
 padded to 128 its weight would be nearly twice as large and no longer fit into registers.
 
-Letters in shapes as there: B episodes, T steps, m rows of each, H hidden features.
+Letters in shapes as there: B episodes, T steps, m rows of each, W hidden features.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,13 @@ _SMALLEST = 16
 _WIDEST = 128
 
 
-class Columns(NamedTuple):
+class ColumnBlock(NamedTuple):
     """A block of hidden features."""
 
     start: int
     width: int
 
-    def of(self, gate: int, hidden: int) -> Any:
+    def of(self, gate: int, hidden: int) -> slice | pl.Slice:
         """Where a gate has them in an array with several gates side by side."""
         return pl.ds(gate * hidden + self.start, self.width)
 
@@ -44,12 +44,12 @@ def usable(hidden: int) -> bool:
     return triton() is not None and hidden <= _WIDEST
 
 
-def column_blocks(hidden: int) -> tuple[Columns, ...]:
+def column_blocks(hidden: int) -> tuple[ColumnBlock, ...]:
     """A multiple of 16 as blocks of falling powers of two: 96 -> 64 and 32."""
     blocks, start = [], 0
     while start < hidden:
         width = 1 << ((hidden - start).bit_length() - 1)
-        blocks.append(Columns(start, width))
+        blocks.append(ColumnBlock(start, width))
         start += width
     return tuple(blocks)
 
@@ -60,15 +60,15 @@ def forward_loop(
     """All steps of the unit.
 
     Args:
-        gates_in: [B, T, m, 3H] input projections (reset, update, new).
-        h0: [B, m, H].
-        weight: [H, 3H].
-        bias: [3H].
+        gates_in: [B, T, m, 3W] input projections (reset, update, new).
+        h0: [B, m, W].
+        weight: [W, 3W].
+        bias: [3W].
         keep: Whether a backward pass follows.
         interpret: Run as ordinary JAX code, for tests without a GPU.
 
     Returns:
-        The states, and with `keep` also reset, update, new and the hidden part of new; [B, T, m, H] each.
+        The states, and with `keep` also reset, update, new and the hidden part of new; [B, T, m, W] each.
     """
     sizes = _sizes(gates_in.shape[:3], h0.shape[-1])
     outputs = pl.pallas_call(
@@ -123,15 +123,15 @@ def backward_loop(
     """The reverse pass.
 
     Args:
-        states: [B, T, m, H], of the forward pass.
-        h0: [B, m, H].
-        gates: Reset, update, new and the hidden part of new, [B, T, m, H] each.
-        grad_states: [B, T, m, H] gradient that enters at each step from outside.
-        weight: [H, 3H].
+        states: [B, T, m, W], of the forward pass.
+        h0: [B, m, W].
+        gates: Reset, update, new and the hidden part of new, [B, T, m, W] each.
+        grad_states: [B, T, m, W] gradient that enters at each step from outside.
+        weight: [W, 3W].
         interpret: Run as ordinary JAX code, for tests without a GPU.
 
     Returns:
-        Gradients by `gates_in` [B, T, m, 3H], by the hidden part of new [B, T, m, H], and by `h0` [B, m, H].
+        Gradients by `gates_in` [B, T, m, 3W], by the hidden part of new [B, T, m, W], and by `h0` [B, m, W].
     """
     sizes = _sizes(states.shape[:3], h0.shape[-1])
     # Transposed gate by gate: rows are the gate's columns, as the reverse product reads them.
@@ -201,7 +201,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         grad_h0[:, _of(col)] = grad
 
 
-def _of(columns: Columns) -> Any:
+def _of(columns: ColumnBlock) -> slice | pl.Slice:
     return pl.ds(columns.start, columns.width)
 
 
@@ -225,7 +225,7 @@ class _Sizes(NamedTuple):
     rows: int
     hidden: int
     wide: int
-    """H filled up."""
+    """W filled up."""
     padded: int
     """B filled up."""
 
@@ -249,7 +249,7 @@ class _Sizes(NamedTuple):
         return jax.ShapeDtypeStruct((self.padded, self.rows * self.wide), jnp.float32)
 
     def pad_columns(self, values: Array, gates: int) -> Array:
-        """[..., gates * H] -> [..., gates * wide]."""
+        """[..., gates * W] -> [..., gates * wide]."""
         if self.hidden == self.wide:
             return values
         apart = values.reshape(*values.shape[:-1], gates, self.hidden)
@@ -257,26 +257,26 @@ class _Sizes(NamedTuple):
         return filled.reshape(*values.shape[:-1], gates * self.wide)
 
     def pad(self, values: Array, gates: int) -> Array:
-        """[B, T, m, gates * H] as the kernels read it."""
+        """[B, T, m, gates * W] as the kernels read it."""
         flat = self.pad_columns(values, gates).reshape(self.episodes, self.steps, -1)
         return jnp.pad(flat, ((0, self.padded - self.episodes), (0, 0), (0, 0)))
 
     def pad_start(self, values: Array) -> Array:
-        """[B, m, H] as the kernels read it."""
+        """[B, m, W] as the kernels read it."""
         flat = self.pad_columns(values, 1).reshape(self.episodes, -1)
         return jnp.pad(flat, ((0, self.padded - self.episodes), (0, 0)))
 
     def pad_weight(self, weight: Array) -> Array:
-        """[H, 3H] -> [wide, 3 wide]."""
+        """[W, 3W] -> [wide, 3 wide]."""
         return jnp.pad(self.pad_columns(weight, 3), ((0, self.wide - self.hidden), (0, 0)))
 
     def cut(self, values: Array, gates: int) -> Array:
-        """What the kernels wrote as [B, T, m, gates * H]."""
+        """What the kernels wrote as [B, T, m, gates * W]."""
         apart = values[: self.episodes].reshape(self.episodes, self.steps, self.rows, gates, self.wide)
         return apart[..., : self.hidden].reshape(self.episodes, self.steps, self.rows, gates * self.hidden)
 
     def cut_start(self, values: Array) -> Array:
-        """The same for [B, m, H]."""
+        """The same for [B, m, W]."""
         return values[: self.episodes].reshape(self.episodes, self.rows, self.wide)[..., : self.hidden]
 
 

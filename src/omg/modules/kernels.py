@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jax.experimental.pallas.triton import CompilerParams
 
 
-def triton() -> Any:
+def triton() -> ModuleType | None:
     """Pallas' Triton backend, None where this JAX has none."""
     try:
         from jax.experimental.pallas import triton as backend
@@ -14,7 +18,7 @@ def triton() -> Any:
     return backend
 
 
-def compiler_params(interpret: bool, warps: int = 4) -> Any:
+def compiler_params(interpret: bool, warps: int = 4) -> CompilerParams | None:
     """For `pallas_call`: how many warps a program has; nothing when it runs as ordinary JAX code."""
     backend = triton()
     return None if interpret or backend is None else backend.CompilerParams(num_warps=warps, num_stages=1)

@@ -52,11 +52,11 @@ def select_rows(table: Array, index: Array) -> Array:
     """Rows of a weight: the product with a one-hot vector, without building it; a negative index gives zeros.
 
     Args:
-        table: [K, H].
+        table: [K, W].
         index: [...] integers in [-1, K).
 
     Returns:
-        [..., H].
+        [..., W].
     """
     return jnp.where(index[..., None] >= 0, table[index], 0.0)
 

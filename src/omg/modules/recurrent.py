@@ -5,7 +5,7 @@ hidden state stays in the loop. Differentiating such a loop automatically adds t
 here the backward loop passes on only the gradient of the hidden state, and the gradient of the weight is one product
 over all steps and rows afterwards: one large product instead of T small ones, where an accelerator waits for each.
 
-Letters in shapes: B episodes, T steps, m rows of each (agents), H hidden features. Gates are reset, update and new:
+Letters in shapes: B episodes, T steps, m rows of each (agents), W hidden features. Gates are reset, update and new:
 
     r = sigmoid(i_r + h_r)      z = sigmoid(i_z + h_z)      n = tanh(i_n + r * h_n)      h' = (1 - z) * n + z * h
 
@@ -16,16 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.modules import gru_kernel
+from omg.types import PyTree
+
+Saved: TypeAlias = tuple[Array, Array, Array, tuple[Array, ...]]
+"""For the backward pass: the state before the first step, the weight, the states, the gates."""
+Outputs = TypeVar("Outputs", bound=tuple[Array, ...])
 
 SCAN_UNROLL = 1
-"""Steps per loop iteration. Forward + backward on two CPU cores (T 60, N 256, H 64) took 32, 44 and 71 ms with 1, 4
+"""Steps per loop iteration. Forward + backward on two CPU cores (T 60, N 256, W 64) took 32, 44 and 71 ms with 1, 4
 and 8; a scan differentiated automatically took 35 ms at its best."""
 
 
@@ -33,13 +38,13 @@ def gru_cell(gates_in: Array, h: Array, weight: Array, bias: Array) -> Array:
     """One step.
 
     Args:
-        gates_in: [..., 3H] input projection, its bias included.
-        h: [..., H] hidden state.
-        weight: [H, 3H].
-        bias: [3H].
+        gates_in: [..., 3W] input projection, its bias included.
+        h: [..., W] hidden state.
+        weight: [W, 3W].
+        bias: [3W].
 
     Returns:
-        [..., H], the next hidden state.
+        [..., W], the next hidden state.
     """
     return _cell(_split(gates_in), h, weight, bias)[0]
 
@@ -49,13 +54,13 @@ def gru_unroll(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array:
     """All steps.
 
     Args:
-        gates_in: [B, T, m, 3H] input projections, their bias included.
-        h0: [B, m, H] hidden state before the first step.
-        weight: [H, 3H].
-        bias: [3H].
+        gates_in: [B, T, m, 3W] input projections, their bias included.
+        h0: [B, m, W] hidden state before the first step.
+        weight: [W, 3W].
+        bias: [3W].
 
     Returns:
-        [B, T, m, H], the hidden state after each step.
+        [B, T, m, W], the hidden state after each step.
     """
     kernel = partial(gru_kernel.forward_loop, keep=False)
     return _by_platform(kernel, partial(_forward_scan, keep=False), gates_in, h0, weight, bias)[0]
@@ -65,13 +70,13 @@ def unroll_rows(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array
     """`gru_unroll` for sequences with any axes behind the time.
 
     Args:
-        gates_in: [B, T, ..., 3H].
-        h0: [B, ..., H].
-        weight: [H, 3H].
-        bias: [3H].
+        gates_in: [B, T, ..., 3W].
+        h0: [B, ..., W].
+        weight: [W, 3W].
+        bias: [3W].
 
     Returns:
-        [B, T, ..., H].
+        [B, T, ..., W].
     """
     batch, time = gates_in.shape[:2]
     rows = gates_in.reshape(batch, time, -1, gates_in.shape[-1])
@@ -79,12 +84,12 @@ def unroll_rows(gates_in: Array, h0: Array, weight: Array, bias: Array) -> Array
     return states.reshape(batch, time, *h0.shape[1:])
 
 
-def _unroll_forward(gates_in: Array, h0: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Any, ...]]:
+def _unroll_forward(gates_in: Array, h0: Array, weight: Array, bias: Array) -> tuple[Array, Saved]:
     states, *gates = _by_platform(gru_kernel.forward_loop, _forward_scan, gates_in, h0, weight, bias)
     return states, (h0, weight, states, tuple(gates))
 
 
-def _unroll_backward(saved: tuple[Any, ...], grad_states: Array) -> tuple[Array, Array, Array, Array]:
+def _unroll_backward(saved: Saved, grad_states: Array) -> tuple[Array, Array, Array, Array]:
     h0, weight, states, gates = saved
     by_gates, by_hidden_new, by_h0 = _by_platform(
         gru_kernel.backward_loop, _backward_scan, states, h0, gates, grad_states, weight
@@ -115,13 +120,17 @@ def _cell(inputs: tuple[Array, Array, Array], h: Array, weight: Array, bias: Arr
     return n + z * (h - n), r, z, n, hidden_n
 
 
-def _by_platform(kernel: Callable[..., Any], scan: Callable[..., Any], *arrays: Any) -> Any:
+def _by_platform(
+    kernel: Callable[..., Outputs], scan: Callable[..., Outputs], values: Array, h0: Array, *others: PyTree
+) -> Outputs:
     """Runs the kernel on a CUDA GPU if it takes this hidden width, the scan anywhere else.
 
     The choice falls when the program is compiled for its device, so one traced program serves both.
     """
-    hidden = arrays[1].shape[-1]
-    return lax.platform_dependent(*arrays, cuda=kernel, default=scan) if gru_kernel.usable(hidden) else scan(*arrays)
+    if not gru_kernel.usable(h0.shape[-1]):
+        return scan(values, h0, *others)
+    outputs: Outputs = lax.platform_dependent(values, h0, *others, cuda=kernel, default=scan)
+    return outputs
 
 
 def _forward_scan(gates_in: Array, h0: Array, weight: Array, bias: Array, keep: bool = True) -> tuple[Array, ...]:
@@ -163,5 +172,5 @@ def _backward_scan(
 
 
 def _before(states: Array, h0: Array) -> Array:
-    """The state before each step, [B, T, m, H]."""
+    """The state before each step, [B, T, m, W]."""
     return jnp.concatenate([h0[:, None], states[:, :-1]], axis=1)

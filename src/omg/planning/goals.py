@@ -20,7 +20,7 @@ from omg.components.selectors import legal_softmax
 from omg.envs.grid import GoalSet, GridGame
 from omg.envs.grid.goals import NO_GOAL
 from omg.envs.grid.state import State
-from omg.modules.opponent_models import ModelSizes
+from omg.modules.opponent_models.base import ModelSizes
 from omg.modules.planning import CoPlayersNetwork, each
 from omg.planning.beliefs import Beliefs, begin, follow, learn_outset, new_outset, sample_goals
 from omg.planning.inference import InferenceSettings, Inferred, Labels, Moment

@@ -20,7 +20,7 @@ from jax import Array
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
 from omg.envs.grid.state import State
-from omg.modules.opponent_models import ModelSizes
+from omg.modules.opponent_models.base import ModelSizes
 from omg.modules.planning import CoPlayersNetwork
 from omg.planning.beliefs import BeliefSettings
 from omg.planning.minds import Judgement, Minds

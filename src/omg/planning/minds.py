@@ -27,8 +27,8 @@ from jax import Array
 from omg.components.selectors import random_legal, softmax
 from omg.envs.grid import GoalSet, GridGame
 from omg.envs.grid.state import State
-from omg.modules.opponent_models import ModelInputs, ModelSizes, SubgoalModel
-from omg.modules.opponent_models.subgoal import SubgoalMemory
+from omg.modules.opponent_models.base import ModelInputs, ModelSizes
+from omg.modules.opponent_models.subgoal import SubgoalMemory, SubgoalModel
 from omg.modules.planning import (
     CoPlayersNetwork,
     PlanningSizes,

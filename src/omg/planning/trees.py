@@ -1,9 +1,10 @@
 """Many search trees that grow side by side, one node each per simulation: `grow`, one function and two callbacks.
 
 As with `mctx.search`, whoever searches says what is known of the roots, and gives two functions: `open_node` finds out
-what is needed to play on from a node, `expand` plays a step from there. The same trees as `mctx.search` grows with the same rule (a test compares them), made for deep and narrow trees on any
-device. mctx climbs back to the root tree by tree under `vmap`, where every step up rewrites all nodes of all trees: the
-time of a simulation grows with the number of simulations. Here a step up or down touches one row of each tree.
+what is needed to play on from a node, `expand` plays a step from there. The trees are those that `mctx.search` grows
+with the same rule (a test compares them), made for deep and narrow trees on any device. mctx climbs back to the root
+tree by tree under `vmap`, where every step up rewrites all nodes of all trees: the time of a simulation grows with the
+number of simulations. Here a step up or down touches one row of each tree.
 
 A node behind the end of a game is never added: the last one before it is visited again.
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, given_path, whole_folder
+from omg.components.headers import StoredArray
 from omg.config import Config, change_config, parse_config
-from omg.controllers import Policy, build_mac
+from omg.controllers import build_mac
+from omg.controllers.base import Policy
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
 from omg.errors import UserError
 from omg.names import inside
 from omg.pools.bundles import WEIGHTS, read_bundle, read_card, write_bundle
+from omg.types import PyTree, Tree
 
 CARD = "agent.json"
+_Stored = Mapping[str, np.ndarray] | Mapping[str, StoredArray]
+"""Arrays by path, or what is known of them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class AgentCard:
     algorithm: str
     seed: int
     t_env: int
-    config: dict[str, Any]
+    config: Tree
     """The complete configuration the agent was trained with, environment included."""
     spec: EnvSpec
     """Sizes of the game it was trained in."""
@@ -48,7 +53,7 @@ class Agent:
     >>> actions, carry = agent.act(obs, avail, carry)  # doctest: +SKIP
     """
 
-    def __init__(self, policy: Any, config: Config, env: Env, card: AgentCard) -> None:
+    def __init__(self, policy: PyTree, config: Config, env: Env, card: AgentCard) -> None:
         self.policy = policy
         self.config = config
         self.env = env
@@ -67,13 +72,19 @@ class Agent:
         """The game the agent plays."""
         return self.env.spec
 
-    def initial(self, batch: int = 1) -> Any:
+    def initial(self, batch: int = 1) -> PyTree:
         """What the agent remembers before the first step of `batch` games."""
         return self.policy.initial(batch, jax.random.PRNGKey(0))
 
     def act(
-        self, obs: Any, avail: Any, carry: Any = None, *, state: Any = None, key: Array | None = None
-    ) -> tuple[np.ndarray, Any]:
+        self,
+        obs: ArrayLike,
+        avail: ArrayLike,
+        carry: PyTree = None,
+        *,
+        state: ArrayLike | None = None,
+        key: Array | None = None,
+    ) -> tuple[np.ndarray, PyTree]:
         """Greedy actions.
 
         Args:
@@ -112,7 +123,7 @@ class Agent:
         Raises:
             UserError: the agent is one of them.
         """
-        if self.config.omg_q_input == "oracle" or self.config.am_model == "identity_am":
+        if self.config.omg_q_input == "oracle" or self.config.model_part.told_players:
             raise UserError(
                 f"{self.card.algorithm}: this agent is told what no player can know (omg_q_input="
                 f"{self.config.omg_q_input}, am_model={self.config.am_model}); it can only be played in a team."
@@ -128,7 +139,7 @@ class Agent:
             if given != expected:
                 raise UserError(f"{name}: got shape {given}, but this agent ({self.where}) expects {expected}.")
 
-    def _checked_carry(self, carry: Any, games: int) -> Any:
+    def _checked_carry(self, carry: PyTree, games: int) -> PyTree:
         if carry is None:
             return self.initial(games)
         for leaf in jax.tree.leaves(carry):
@@ -146,13 +157,13 @@ class Agent:
 
 
 @eqx.filter_jit
-def _act(policy: Policy, seen: Observation, carry: Any, key: Array) -> tuple[Array, Any]:
+def _act(policy: Policy, seen: Observation, carry: PyTree, key: Array) -> tuple[Array, PyTree]:
     """One greedy step, compiled once for all agents of the same shapes."""
     actions, carry, _ = policy.act(seen, carry, key, jnp.float32(0.0))
     return actions, carry
 
 
-def save_agent(folder: Path, policy: Any, card: AgentCard) -> Path:
+def save_agent(folder: Path, policy: PyTree, card: AgentCard) -> Path:
     """Writes an agent atomically; an older one in the same place is replaced."""
     return write_bundle(folder, "agent", policy, CARD, asdict(card))
 
@@ -177,7 +188,7 @@ def agent_from_arrays(folder: Path, card: AgentCard, arrays: Mapping[str, np.nda
     return _built(folder, card, lambda template: fill_leaves(template, arrays), arrays)
 
 
-def _built(folder: Path, card: AgentCard, fill: Callable[[Any], Any], stored: Mapping[str, Any]) -> Agent:
+def _built(folder: Path, card: AgentCard, fill: Callable[[PyTree], PyTree], stored: _Stored) -> Agent:
     """The agent of a card; `fill` puts the stored arrays, whose shapes `stored` knows, into a template."""
     config = _stored_config(folder, card)
     env = make_stored_env(folder / CARD, config.env, config.env_args)
@@ -233,12 +244,12 @@ def _settings(config: Config) -> str:
     return ", ".join(f"{key}={getattr(config, key)}" for key in _INPUT_SETTINGS)
 
 
-def _template(config: Config, spec: EnvSpec, partners: int) -> Any:
+def _template(config: Config, spec: EnvSpec, partners: int) -> PyTree:
     """Shapes of the policy of a configuration."""
     return jax.eval_shape(lambda: build_mac(config, spec, jax.random.PRNGKey(0), partners))
 
 
-def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: Mapping[str, Any]) -> str:
+def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: _Stored) -> str:
     """A sentence that names the input setting under which the weights would fit, if there is one."""
     for key in _INPUT_SETTINGS:
         value = not getattr(config, key)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -31,6 +31,7 @@ from omg.components.headers import DamagedFileError, StoredArray, read_header
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
 from omg.names import inside
+from omg.types import PyTree, Tree
 
 WEIGHTS = "weights.safetensors"
 _FORMATS = (1, 2)
@@ -39,7 +40,7 @@ _FORMATS = (1, 2)
 Card = TypeVar("Card")
 
 
-def write_bundle(folder: Path, what: str, tree: Any, card_file: str, card: Mapping[str, Any]) -> Path:
+def write_bundle(folder: Path, what: str, tree: PyTree, card_file: str, card: Mapping[str, object]) -> Path:
     """Writes the arrays of a pytree and its card atomically; an older bundle in the same place is replaced.
 
     Args:
@@ -73,7 +74,7 @@ class Bundle(Generic[Card]):
     header: Mapping[str, StoredArray]
     """Shapes of the stored arrays by path."""
 
-    def fill(self, template: Any) -> Any:
+    def fill(self, template: PyTree) -> PyTree:
         """A pytree like `template` (shapes) with the stored weights.
 
         Shapes are compared before anything is read, so a file takes no more memory than the network it is for.
@@ -130,14 +131,14 @@ def read_card(path: Path, kind: type[Card]) -> tuple[Card, str]:
         raise UserError(f"{path} is damaged: {where}: got {_short(first['input'])}. {first['msg']}.") from None
 
 
-def change_card(path: Path, **changes: Any) -> None:
+def change_card(path: Path, **changes: object) -> None:
     """Replaces entries of a card atomically; its weights stay as they are."""
     stored, digest = _read_checked(path)
     sealed = {"format": _FORMATS[-1], "sha256": digest, **stored, **changes}
     write_json(path, {**sealed, "card_sha256": digest_of(sealed)})
 
 
-def _read_checked(path: Path) -> tuple[dict[str, Any], str]:
+def _read_checked(path: Path) -> tuple[Tree, str]:
     """What a card says, types unchecked, and the checksum that its weights must have."""
     inside(path.parent, path)
     try:
@@ -156,6 +157,6 @@ def _read_checked(path: Path) -> tuple[dict[str, Any], str]:
     return stored, str(digest)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

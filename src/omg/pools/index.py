@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from omg.components.files import checksum, new_folder, whole_folder
-from omg.controllers.scripted import ScriptedPlayer, build_scripted, check_script
+from omg.controllers.scripted import build_scripted, check_script
+from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs import Env, EnvSpec, make_stored_env
 from omg.errors import UserError, unknown_name
 from omg.names import check_links, file_name, inside
@@ -34,6 +34,7 @@ from omg.pools.members import (
     read_index,
     write_index,
 )
+from omg.types import Tree
 
 __all__ = ["INDEX", "SETS", "Measure", "Member", "Pool"]
 
@@ -53,7 +54,7 @@ class Pool:
         self._index = index
 
     @staticmethod
-    def create(path: str | Path, env: str, env_args: dict[str, Any], spec: EnvSpec) -> Pool:
+    def create(path: str | Path, env: str, env_args: Tree, spec: EnvSpec) -> Pool:
         """Makes a new, empty pool for a game.
 
         Raises:
@@ -89,7 +90,7 @@ class Pool:
         return self._index.env
 
     @property
-    def env_args(self) -> dict[str, Any]:
+    def env_args(self) -> Tree:
         """Options of the game."""
         return dict(self._index.env_args)
 

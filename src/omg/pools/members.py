@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -13,6 +14,7 @@ from omg.components.headers import DamagedFileError
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
 from omg.names import file_name, inside
+from omg.types import Tree
 
 INDEX = "pool.json"
 _FORMAT = 1
@@ -65,7 +67,7 @@ class PoolIndex:
     """What is in pool.json besides the format number."""
 
     env: str
-    env_args: dict[str, Any]
+    env_args: Tree
     spec: EnvSpec
     members: tuple[Member, ...]
 
@@ -159,7 +161,7 @@ def _refuse_shared(path: Path, twin: Member, member: Member, what: str) -> None:
         )
 
 
-def check_game(what: str, given: dict[str, Any], expected: EnvSpec, expectation: str) -> None:
+def check_game(what: str, given: Mapping[str, object], expected: EnvSpec, expectation: str) -> None:
     """Refuses another game or other sizes, naming both."""
     for key in ("name", "scenario", *_SIZES):
         if given[key] != getattr(expected, key):

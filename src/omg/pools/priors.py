@@ -12,7 +12,7 @@ import jax
 from omg.components.files import ShapeMismatchError, given_path, whole_folder
 from omg.envs.base import Size
 from omg.errors import UserError
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 from omg.names import inside
 from omg.pools.bundles import read_bundle, write_bundle
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from omg.errors import UserError, unknown_name
 from omg.evaluation import bootstrap_interval
+from omg.evaluation.rows import Seed
+from omg.evaluation.tables import MetricRow
 from omg.names import inert
 from omg.tracking import RunFolder
+from omg.types import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Band = Literal["range", "interval"]
 FORMATS = ("png", "svg", "pdf")
@@ -38,26 +44,26 @@ class Curve(NamedTuple):
     seeds: int
 
 
-def mean_curve(rows: Iterable[Mapping[str, Any]], metric: str, band: Band = "range") -> Curve:
+def mean_curve(rows: Iterable[Row], metric: str, band: Band = "range") -> Curve:
     """The mean of a metric over seeds that were measured at different steps.
 
     Every seed's values are joined by straight lines; the curve has a point wherever any seed has one, and covers the
     steps that all seeds have covered.
 
     Args:
-        rows: tidy metrics with the keys `seed`, `t_env`, `name` and `value`.
+        rows: columns of `MetricRow`.
         metric: the `name` to draw.
         band: `range` (lowest and highest seed) or `interval` (95 % bootstrap interval of the mean over seeds).
 
     Raises:
         UserError: no row has this name; the message lists the names there are.
     """
-    points: dict[Any, dict[int, float]] = {}
+    points: dict[Seed, dict[int, float]] = {}
     names = set()
-    for row in rows:
-        names.add(row["name"])
-        if row["name"] == metric:
-            points.setdefault(row["seed"], {})[int(row["t_env"])] = float(row["value"])
+    for row in map(MetricRow.of, rows):
+        names.add(row.name)
+        if row.name == metric:
+            points.setdefault(row.seed, {})[row.t_env] = row.value
     if not names:
         raise UserError(f"metric '{metric}': there are no metrics at all yet.")
     if not points:
@@ -76,7 +82,7 @@ def mean_curve(rows: Iterable[Mapping[str, Any]], metric: str, band: Band = "ran
 
 
 def plot_curves(
-    tables: Mapping[str, Iterable[Mapping[str, Any]]],
+    tables: Mapping[str, Iterable[Row]],
     metric: str,
     path: str | Path,
     *,
@@ -86,7 +92,7 @@ def plot_curves(
     """Draws one metric of several labels over environment steps.
 
     Args:
-        tables: label -> tidy metrics (`Run.metrics`, or any rows with `seed`, `t_env`, `name`, `value`).
+        tables: label -> metrics (`Run.metrics`, or any rows with the columns of `MetricRow`).
         metric: the metric to draw, e.g. `test_battle_won_mean`.
         path: where the figure goes; its ending says the format (png, svg, pdf). It appears whole or not at all.
         band: see `mean_curve`; labels with one seed have no band.
@@ -114,7 +120,7 @@ def figure_path(path: str | Path) -> Path:
     return target
 
 
-def run_tables(folders: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]:
+def run_tables(folders: Sequence[str | Path]) -> dict[str, list[MetricRow]]:
     """The metrics of runs by label; runs of the same configuration name and game become seeds of one label.
 
     Args:
@@ -127,9 +133,9 @@ def run_tables(folders: Sequence[str | Path]) -> dict[str, list[dict[str, Any]]]
     runs = [RunFolder.open(path) for path in paths]
     labels = [_label(run) for run in runs]
     scenarios = {scenario for _, scenario in labels}
-    tables: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, list[MetricRow]] = {}
     for index, (run, (name, scenario)) in enumerate(zip(runs, labels, strict=True)):
-        rows = [{**row, "seed": (index, row["seed"])} for row in run.metrics()]
+        rows = [MetricRow.extended(row, seed=f"{index}:{row.seed}") for row in run.metrics()]
         if not rows:
             raise UserError(f"{run.path}: this run has no metrics yet.")
         tables.setdefault(name if len(scenarios) == 1 else f"{name} {scenario}", []).extend(rows)
@@ -150,7 +156,7 @@ def _label(run: RunFolder) -> tuple[str, str]:
     return run.config().name, run.where()
 
 
-def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", title: str = "") -> Any:
+def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", title: str = "") -> Figure:
     """The matplotlib figure of `plot_curves`, from curves that are already averaged."""
     # The figure class alone, without pyplot: no window system, nothing global.
     from matplotlib.figure import Figure
@@ -196,7 +202,7 @@ def _heading(curves: Mapping[str, Curve], band: Band, title: str) -> str:
     return "  ·  ".join(filter(None, (title, f"mean and {spread} of {seeds} seeds")))
 
 
-def save_figure(figure: Any, target: Path) -> None:
+def save_figure(figure: Figure, target: Path) -> None:
     """Writes a matplotlib figure in the format its ending names; it appears whole or not at all.
 
     Its folder is made if it is not there.

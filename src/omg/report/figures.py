@@ -12,16 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from omg.errors import UserError
+from omg.evaluation.rows import R
+from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
 from omg.names import inert
 from omg.report.curves import figure_path, save_figure
 from omg.report.words import agent_name, group_name, metric_words
+from omg.types import Row
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Draw = Callable[..., Figure]
+
+Look = Mapping[str, Any]
+"""Properties of a line as matplotlib names them."""
 
 INK = "#24292f"
 """Colour of text and lines; on a page it becomes the colour of the page's text."""
@@ -71,25 +81,27 @@ def figure_style(colours: Sequence[str] = PALETTE) -> Iterator[None]:
 
 def agent_colours(rows: Iterable[Row]) -> dict[str, str]:
     """A colour for every agent among rows with the column `agent`, to be the same in all figures of a report."""
-    return {agent: PALETTE[index % len(PALETTE)] for index, agent in enumerate(_order(list(rows), "agent"))}
+    return {
+        agent: PALETTE[index % len(PALETTE)] for index, agent in enumerate(_order(str(row["agent"]) for row in rows))
+    }
 
 
-def plot_groups(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
+def plot_groups(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
     """Draws `draw_groups(rows, **options)` into a png, svg or pdf file."""
     return _plot(draw_groups, rows, path, options)
 
 
-def plot_differences(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
+def plot_differences(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
     """Draws `draw_differences(rows, **options)` into a png, svg or pdf file."""
     return _plot(draw_differences, rows, path, options)
 
 
-def plot_cross_play(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
+def plot_cross_play(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
     """Draws `draw_cross_play(rows, **options)` into a png, svg or pdf file."""
     return _plot(draw_cross_play, rows, path, options)
 
 
-def plot_offsets(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
+def plot_offsets(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
     """Draws `draw_offsets(rows, **options)` into a png, svg or pdf file."""
     return _plot(draw_offsets, rows, path, options)
 
@@ -97,7 +109,7 @@ def plot_offsets(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
 @figure_style()
 def draw_groups(
     rows: Iterable[Row], *, names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
-) -> Any:
+) -> Figure:
     """One panel per group, one line per agent: mean, its 95 % interval and the worst team.
 
     Args:
@@ -105,9 +117,9 @@ def draw_groups(
         names: label -> name of agents.
         colours: label -> colour, e.g. from `agent_colours`; by order of appearance when left out.
     """
-    rows = _given(rows, "scores by group")
-    words, palette = metric_words(rows[0]["metric"]), {**agent_colours(rows), **(colours or {})}
-    groups, agents = _order(rows, "group"), _order(rows, "agent")
+    given = _given(rows, SummaryRow, "scores by group")
+    words, palette = metric_words(given[0].metric), {**agent_colours(given), **(colours or {})}
+    groups, agents = _order(row.group for row in given), _order(row.agent for row in given)
     columns = min(len(groups), _MOST_COLUMNS)
     lines = -(-len(groups) // columns)
     # The legend needs this much width even above a single group.
@@ -116,17 +128,15 @@ def draw_groups(
     for axes in grid.flat[len(groups) :]:
         axes.set_visible(False)
     for group, axes in zip(groups, grid.flat, strict=False):
-        for row in (row for row in rows if row["group"] == group):
-            height, colour = agents.index(row["agent"]), palette[row["agent"]]
-            mean, low, high, worst = (
-                float(row[key]) * words.factor for key in ("mean", "low", "high", "worst_team_mean")
-            )
+        for row in (row for row in given if row.group == group):
+            height, colour = agents.index(row.agent), palette[row.agent]
+            mean, low, high, worst = (value * words.factor for value in (row.mean, row.low, row.high, row.worst))
             axes.plot([worst, mean], [height, height], color=colour, linewidth=1, alpha=0.35, zorder=1)
             axes.plot(worst, height, "D", color=colour, markersize=4.5, markerfacecolor="none", zorder=2)
             axes.plot([low, high], [height, height], color=colour, linewidth=3.6, solid_capstyle="round", zorder=3)
             axes.plot(mean, height, "o", color=colour, markersize=6.5, markeredgecolor="white", zorder=4)
             axes.annotate(
-                words.bare(float(row["mean"])),
+                words.bare(row.mean),
                 (mean, height),
                 xytext=(0, 7),
                 textcoords="offset points",
@@ -139,7 +149,7 @@ def draw_groups(
     first = grid.flat[0]
     first.set_yticks(range(len(agents)), [agent_name(agent, names) for agent in agents])
     first.set_ylim(len(agents) - 0.5, -0.75)
-    ends = [float(row[key]) * words.factor for row in rows for key in ("mean", "low", "high", "worst_team_mean")]
+    ends = [value * words.factor for row in given for value in (row.mean, row.low, row.high, row.worst)]
     span = max(np.nanmax(ends) - np.nanmin(ends), 1e-9)
     first.set_xlim(np.nanmin(ends) - 0.08 * span, np.nanmax(ends) + 0.08 * span)
     figure.supxlabel(f"{words.noun}{', %' if words.share else ''}", fontsize=9)
@@ -155,20 +165,20 @@ def draw_groups(
 
 
 @figure_style()
-def draw_differences(rows: Iterable[Row], *, names: Mapping[str, str] | None = None) -> Any:
+def draw_differences(rows: Iterable[Row], *, names: Mapping[str, str] | None = None) -> Figure:
     """Forest plot of paired differences with their 95 % intervals, coloured by verdict.
 
     Args:
         rows: what `omg.evaluation.compare` returns, of one metric.
         names: label -> name of agents.
     """
-    rows = _given(rows, "differences")
-    words = metric_words(rows[0]["metric"])
-    agents = _order(rows, "agent")
-    lines: list[tuple[str, Row | None]] = []
-    for group in _order(rows, "group"):
+    given = _given(rows, ComparisonRow, "differences")
+    words = metric_words(given[0].metric)
+    agents = _order(row.agent for row in given)
+    lines: list[tuple[str, ComparisonRow | None]] = []
+    for group in _order(row.group for row in given):
         lines.append((group_name(group), None))
-        lines += [(_versus(row, names, len(agents) == 1), row) for row in rows if row["group"] == group]
+        lines += [(_versus(row, names, len(agents) == 1), row) for row in given if row.group == group]
     figure, grid = _figure((7.2, 0.9 + 0.3 * len(lines)), 1, 1)
     axes = grid.flat[0]
     axes.axvline(0, color=INK, linewidth=1)
@@ -178,8 +188,8 @@ def draw_differences(rows: Iterable[Row], *, names: Mapping[str, str] | None = N
         if row is None:
             axes.text(-0.02, height, label, transform=beside, ha="right", va="center", fontsize=9, fontweight="bold")
             continue
-        colour = VERDICT_COLOURS[row["verdict"]]
-        value, low, high = (float(row[key]) * words.factor for key in ("difference", "low", "high"))
+        colour = VERDICT_COLOURS[row.verdict]
+        value, low, high = (number * words.factor for number in (row.difference, row.low, row.high))
         axes.plot([low, high], [height, height], color=colour, linewidth=2.6, solid_capstyle="round")
         axes.plot(value, height, "s", color=colour, markersize=7, markeredgecolor="white")
         axes.text(-0.02, height, label, transform=beside, ha="right", va="center", fontsize=9)
@@ -191,8 +201,10 @@ def draw_differences(rows: Iterable[Row], *, names: Mapping[str, str] | None = N
     axes.grid(axis="x", alpha=0.25, linewidth=0.6)
     minuend = f"{agent_name(agents[0], names)} minus baseline" if len(agents) == 1 else "difference"
     axes.set_xlabel(f"{minuend}: {words.noun}{', percentage points' if words.share else ''}")
-    shown = [verdict for verdict in VERDICT_COLOURS if any(row["verdict"] == verdict for row in rows)]
-    looks = {verdict: {"marker": "s", "color": VERDICT_COLOURS[verdict], "linewidth": 2.6} for verdict in shown}
+    shown = [verdict for verdict in VERDICT_COLOURS if any(row.verdict == verdict for row in given)]
+    looks: dict[str, Look] = {
+        verdict: {"marker": "s", "color": VERDICT_COLOURS[verdict], "linewidth": 2.6} for verdict in shown
+    }
     _legend(figure, [(look, verdict) for verdict, look in looks.items()])
     return figure
 
@@ -204,7 +216,7 @@ def draw_cross_play(
     metric: str = "battle_won",
     names: Mapping[str, str] | None = None,
     labels: tuple[str, str] = ("agent", "team-mates"),
-) -> Any:
+) -> Figure:
     """Heat map of every agent (row) with every kind of team-mate (column).
 
     Args:
@@ -216,12 +228,12 @@ def draw_cross_play(
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
-    rows = _given(rows, "cross-play")
+    given = _given(rows, ScoreRow, "cross-play")
     words = metric_words(metric)
-    agents, teams = _order(rows, "agent"), _order(rows, "team")
+    agents, teams = _order(row.agent for row in given), _order(row.team for row in given)
     values = np.full((len(agents), len(teams)), np.nan)
-    for row in rows:
-        values[agents.index(row["agent"]), teams.index(row["team"])] = float(row["mean"]) * words.factor
+    for row in given:
+        values[agents.index(row.agent), teams.index(row.team)] = row.mean * words.factor
     cell = 0.42 if max(values.shape) <= _MOST_VALUES else 0.24
     longest = max(len(agent_name(agent, names)) for agent in agents)
     size = (1.4 + 0.075 * longest + cell * 1.15 * len(teams), 1.3 + 0.05 * longest + cell * len(agents))
@@ -263,24 +275,24 @@ def draw_cross_play(
 @figure_style()
 def draw_offsets(
     rows: Iterable[Row], *, names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
-) -> Any:
+) -> Figure:
     """How many steps ahead the selected subgoals lay, as shares of all selections.
 
     Args:
-        rows: tidy rows with `agent`, `offset` (1 to H) and `count`.
+        rows: columns of `OffsetRow`.
         names: label -> name of agents.
         colours: label -> colour, e.g. from `agent_colours`; by order of appearance when left out.
     """
-    rows = _given(rows, "offsets")
-    agents, palette = _order(rows, "agent"), {**agent_colours(rows), **(colours or {})}
-    horizon = max(int(row["offset"]) for row in rows)
+    given = _given(rows, OffsetRow, "offsets")
+    agents, palette = _order(row.agent for row in given), {**agent_colours(given), **(colours or {})}
+    horizon = max(row.offset for row in given)
     figure, grid = _figure((max(4.4, 1.2 + 0.5 * horizon), 2.7), 1, 1)
     axes = grid.flat[0]
     width = 0.78 / len(agents)
     for index, agent in enumerate(agents):
         counts = np.zeros(horizon)
-        for row in (row for row in rows if row["agent"] == agent):
-            counts[int(row["offset"]) - 1] += float(row["count"])
+        for row in (row for row in given if row.agent == agent):
+            counts[row.offset - 1] += row.count
         shares = 100 * counts / max(counts.sum(), 1)
         places = np.arange(1, horizon + 1) + (index - (len(agents) - 1) / 2) * width
         bars = axes.bar(places, shares, width * 0.92, color=palette[agent], label=agent_name(agent, names))
@@ -296,7 +308,7 @@ def draw_offsets(
     return figure
 
 
-def inline_svg(figure: Any, description: str) -> str:
+def inline_svg(figure: Figure, description: str) -> str:
     """A figure as markup to put into a page: no fixed background, text and lines in the page's own colour.
 
     Args:
@@ -320,30 +332,30 @@ def inline_svg(figure: Any, description: str) -> str:
     return markup.replace("<svg ", f'<svg role="img" aria-label="{escape(description, quote=True)}" ', 1)
 
 
-def _plot(draw: Callable[..., Any], rows: Iterable[Row], path: str | Path, options: Mapping[str, Any]) -> Path:
+def _plot(draw: Draw, rows: Iterable[Row], path: str | Path, options: Mapping[str, object]) -> Path:
     target = figure_path(path)
     with figure_style():
         save_figure(draw(rows, **options), target)
     return target
 
 
-def _figure(size: tuple[float, float], lines: int, columns: int, *, shared: bool = False) -> tuple[Any, np.ndarray]:
+def _figure(size: tuple[float, float], lines: int, columns: int, *, shared: bool = False) -> tuple[Figure, np.ndarray]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     return figure, figure.subplots(lines, columns, squeeze=False, sharex=shared, sharey=shared)
 
 
-def _given(rows: Iterable[Row], what: str) -> list[Row]:
-    rows = list(rows)
-    if not rows:
+def _given(rows: Iterable[Row], kind: type[R], what: str) -> list[R]:
+    given = [kind.of(row) for row in rows]
+    if not given:
         raise UserError(f"figure of {what}: there is nothing to draw.")
-    return rows
+    return given
 
 
-def _order(rows: Sequence[Row], column: str) -> list[str]:
-    """The values of a column, each once, in order of appearance."""
-    return list(dict.fromkeys(str(row[column]) for row in rows))
+def _order(labels: Iterable[str]) -> list[str]:
+    """Each of them once, in order of appearance."""
+    return list(dict.fromkeys(labels))
 
 
 def _on(colour: np.ndarray) -> str:
@@ -352,20 +364,20 @@ def _on(colour: np.ndarray) -> str:
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"
 
 
-def _versus(row: Row, names: Mapping[str, str] | None, one_agent: bool) -> str:
-    against = f"against {agent_name(row['baseline'], names)}"
-    return against if one_agent else f"{agent_name(row['agent'], names)} {against}"
+def _versus(row: ComparisonRow, names: Mapping[str, str] | None, one_agent: bool) -> str:
+    against = f"against {agent_name(row.baseline, names)}"
+    return against if one_agent else f"{agent_name(row.agent, names)} {against}"
 
 
-def _numbers(row: Row) -> str:
-    words = metric_words(row["metric"])
-    value, low, high = (float(row[key]) for key in ("difference", "low", "high"))
+def _numbers(row: ComparisonRow) -> str:
+    words = metric_words(row.metric)
+    value, low, high = row.difference, row.low, row.high
     return f"{words.signed(value)}  " + (
         "(too few seeds)" if np.isnan(low) else f"[{words.signed(low)}, {words.signed(high)}]"
     )
 
 
-def _around_zero(axes: Any) -> None:
+def _around_zero(axes: Axes) -> None:
     """Zero is always in sight, with room on both sides."""
     axes.margins(x=0.06)
     low, high = axes.get_xlim()
@@ -373,7 +385,7 @@ def _around_zero(axes: Any) -> None:
     axes.set_xlim(min(low, -0.12 * span), max(high, 0.12 * span))
 
 
-def _legend(figure: Any, entries: Sequence[tuple[dict[str, Any], str]]) -> None:
+def _legend(figure: Figure, entries: Sequence[tuple[Look, str]]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], **{"color": "#808993", "linewidth": 0, **look}, label=label) for look, label in entries]

@@ -6,7 +6,6 @@ new co-players.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 from omg.components.files import write_text
 from omg.errors import UserError
-from omg.evaluation.adaptation import adaptation_summary
 from omg.evaluation.comparison import compare, summarise
-from omg.report.adaptation import adaptation_table, draw_adaptation, scale_words
+from omg.evaluation.tables import ComparisonRow, MeasureRow, SummaryRow
+from omg.report.chapters import Chapter
 from omg.report.curves import draw_curves, mean_curve
 from omg.report.figures import (
     PALETTE,
@@ -39,10 +38,10 @@ from omg.report.markup import (
     markdown_text,
 )
 from omg.report.self_play import compare_without_teams, self_play_summary, self_play_table
+from omg.report.tables import MEASURES, SCORES, Cells, differences, table_of
 from omg.report.verdict import answers, caution
 from omg.report.words import agent_name, group_name, group_words, metric_words
-
-Row = Mapping[str, Any]
+from omg.types import Row
 
 _SELF_PLAY_WORDS = (
     "Agents that learned in all seats: mean over seeds of what the last test of each found, its 95 % interval over "
@@ -58,25 +57,28 @@ class ReportInput:
     metric: str
     """The metric that the verdict is about, e.g. `battle_won`."""
     summary: Sequence[Row]
-    """What `omg.evaluation.summarise` returns; empty without an evaluation."""
+    """Columns of `SummaryRow`, as `omg.evaluation.summarise` returns them; empty without an evaluation."""
     comparison: Sequence[Row]
-    """What `omg.evaluation.compare` returns; the first pair of agent and baseline is the one in the headline."""
+    """Columns of `ComparisonRow`, as `omg.evaluation.compare` returns them.
+
+    The first pair of agent and baseline is the one in the headline.
+    """
     question: str = "Does modelling the others help here?"
     names: Mapping[str, str] = field(default_factory=dict)
     """Label -> name of agents."""
     curves: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    """Label -> tidy training metrics (`seed`, `t_env`, `name`, `value`)."""
+    """Label -> training metrics, columns of `MetricRow`."""
     curves_metric: str = "test_battle_won_mean"
     self_play: Sequence[Row] = ()
     """Rows of agents that learned in all seats; see `omg.report.self_play`."""
     cross_play: Sequence[Row] = ()
     """Rows with `agent`, `team` and `mean` of `metric`."""
     offsets: Sequence[Row] = ()
-    """Rows with `agent`, `offset` and `count`."""
+    """Columns of `OffsetRow`."""
     diagnostics: Sequence[Row] = ()
-    """Rows with `agent`, `measure`, `value`, `low`, `high` (None or NaN: no interval) and `meaning`."""
-    adaptation: Sequence[Row] = ()
-    """Rows of first episodes with new co-players; see `omg.evaluation.adaptation`."""
+    """Columns of `MeasureRow`; ends of an interval that are None or NaN: there is none."""
+    adaptation: Chapter | None = None
+    """First episodes with new co-players."""
     commands: Sequence[str] = ()
     """The commands that repeat all this, in order."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -108,7 +110,8 @@ def report_input(
         parts: further fields of `ReportInput`.
     """
     if not scores:
-        played = parts.get("self_play", ()), parts.get("adaptation", ())
+        chapter = parts.get("adaptation")
+        played = parts.get("self_play", ()), () if chapter is None else chapter.scores
         comparison = compare_without_teams(agent, baselines, *played, lower_is_better=lower_is_better)
         return ReportInput(title, metric, [], comparison, **parts)
     summary = summarise(scores, metric, lower_is_better=lower_is_better)
@@ -144,10 +147,7 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     if report.self_play:
         table = markdown_table(*self_play_table(self_play_summary(report.self_play), names=report.names))
         parts += ["## Self-play", table, _SELF_PLAY_WORDS]
-    if report.adaptation:
-        found = adaptation_summary(report.adaptation)
-        table = markdown_table(*adaptation_table(found, names=report.names))
-        parts += ["## First episodes with new co-players", table, markdown_text(scale_words(found))]
+    parts += [] if report.adaptation is None else report.adaptation.markdown()
     if report.diagnostics:
         parts += ["## Diagnostics", markdown_table(*_diagnostic_table(report))]
     parts += ["## How to read this", "\n".join(f"- {line}" for line in _reading(report))]
@@ -241,15 +241,8 @@ def _cross_play_section(report: ReportInput) -> str:
 
 
 def _adaptation_section(report: ReportInput) -> str:
-    if not report.adaptation:
-        return ""
-    found = adaptation_summary(report.adaptation)
-    drawn = draw_adaptation(report.adaptation, names=report.names, colours=_colours(report))
-    caption = "What each agent earns itself, from stretch to stretch of its episodes, with 95 % intervals over seeds."
-    picture = figure_block(inline_svg(drawn, "own reward over the first episodes"), caption)
-    words = f'<p class="small">{html_text(scale_words(found))} The mean over all co-players:</p>'
-    table = html_table(*adaptation_table(found, names=report.names))
-    return _section("First episodes with new co-players", picture + words + table)
+    chapter = report.adaptation
+    return "" if chapter is None else _section(chapter.title, chapter.html(_colours(report)))
 
 
 def _diagnostics_section(report: ReportInput) -> str:
@@ -278,43 +271,18 @@ def _run_section(report: ReportInput) -> str:
     return _section("How it was run", "".join(parts)) if parts else ""
 
 
-def _score_table(report: ReportInput, group: str) -> tuple[Sequence[str], list[Sequence[str]]]:
-    words = metric_words(report.metric)
-    head = ("agent", words.noun, "95 % interval", "IQM", "95 % interval", "worst team", "seeds", "teams", "episodes")
-    lines: list[Sequence[str]] = []
-    for row in (row for row in report.summary if row["group"] == group):
-        worst = f"{words.value(float(row['worst_team_mean']))} ({row['worst_team']})"
-        counts = [f"{int(row[key]):,}" for key in ("seeds", "teams", "episodes")]
-        mean = [words.value(float(row["mean"])), _interval(words.bare, row["low"], row["high"])]
-        iqm = [words.value(float(row["iqm"])), _interval(words.bare, row["iqm_low"], row["iqm_high"])]
-        lines.append([agent_name(row["agent"], report.names), *mean, *iqm, worst, *counts])
-    return head, lines
+def _score_table(report: ReportInput, group: str) -> Cells:
+    rows = [SummaryRow.of(row) for row in report.summary if row["group"] == group]
+    return table_of(rows, SCORES, report.names, report.metric)
 
 
-def _difference_table(report: ReportInput) -> tuple[Sequence[str], list[Sequence[str]]]:
-    metrics = by_metric(report.comparison)
-    unit = "difference, points" if all(metric_words(metric).share for metric in metrics) else "difference"
-    # Where all comparisons are about one agent, its name would only make the table wider.
-    several = len({row["agent"] for row in report.comparison}) > 1
-    who = ("agent", "baseline") if several else ("baseline",)
-    head = ("group", *who, unit, "95 % interval", "P(improvement)", "verdict")
-    lines: list[Sequence[str]] = []
-    for row in (row for rows in metrics.values() for row in rows):
-        words = metric_words(str(row["metric"]))
-        pair = [agent_name(row[key], report.names) for key in who]
-        difference = [words.signed(float(row["difference"])), _interval(words.signed, row["low"], row["high"])]
-        improvement = f"{float(row['p_improvement']):.2f} ({_interval('{:.2f}'.format, row['p_low'], row['p_high'])})"
-        lines.append([group_name(row["group"]), *pair, *difference, improvement, str(row["verdict"])])
-    return head, lines
+def _difference_table(report: ReportInput) -> Cells:
+    rows = [ComparisonRow.of(row) for rows in by_metric(report.comparison).values() for row in rows]
+    return table_of(rows, differences(rows), report.names)
 
 
-def _diagnostic_table(report: ReportInput) -> tuple[Sequence[str], list[Sequence[str]]]:
-    lines: list[Sequence[str]] = []
-    for row in report.diagnostics:
-        interval = _interval("{:.3f}".format, row.get("low"), row.get("high"))
-        who = agent_name(str(row["agent"]), report.names)
-        lines.append([who, str(row["measure"]), f"{float(row['value']):.3f}", interval, str(row.get("meaning", ""))])
-    return ("agent", "measure", "value", "95 % interval", "meaning"), lines
+def _diagnostic_table(report: ReportInput) -> Cells:
+    return table_of([MeasureRow.of(row) for row in report.diagnostics], MEASURES, report.names)
 
 
 def _reading(report: ReportInput) -> list[str]:
@@ -364,12 +332,6 @@ def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _groups(report: ReportInput) -> list[str]:
     return list(dict.fromkeys(str(row["group"]) for row in report.summary))
-
-
-def _interval(write: Any, low: Any, high: Any) -> str:
-    if low is None or high is None or math.isnan(float(low)) or math.isnan(float(high)):
-        return "\N{EN DASH}"
-    return f"{write(float(low))} to {write(float(high))}"
 
 
 def _section(title: str, content: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import jax
 import numpy as np
@@ -19,9 +19,10 @@ import numpy as np
 from omg.components.files import new_folder, write_text
 from omg.config import Config
 from omg.envs import plays_on_host
-from omg.envs.scenes import Scene, Stage, shown_games, stage_of
+from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.report.markup import document, html_text
+from omg.runners.vector import EpisodeStats
 from omg.training.program import Program, RunState
 
 REPLAYS = "replays"
@@ -83,14 +84,27 @@ draw(0);
 """
 
 
+class About(TypedDict):
+    """What is known of a game besides its frames."""
+
+    game: str
+    scenario: str
+    algorithm: str
+    seed: int
+    number: int
+    facts: dict[str, float]
+    """Return, length and metrics."""
+
+
 def check_replays(config: Config, program: Program) -> None:
     """Refuses `save_replay` where there is no picture of the game, before there is a run folder.
 
     Games on the host have replays of their own, or refuse them when their program is built.
     """
-    if config.save_replay and not plays_on_host(config.env, config.env_args) and stage_of(program.env) is None:
+    if config.save_replay and not plays_on_host(config.env, config.env_args) and scenery_of(program.env) is None:
         raise UserError(
-            f"save_replay: got True, but there is no picture of {config.env}. Allowed with: {', '.join(shown_games())}."
+            f"save_replay: got True, but there is no picture of {config.env}. Allowed with: the built-in games, and "
+            f"others that have `scenery`."
         )
 
 
@@ -108,15 +122,15 @@ def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]
     Raises:
         UserError: the disk does not take them.
     """
-    config, stage = program.config, stage_of(program.env)
-    assert stage is not None
-    played = jax.device_get(program.replay(state, stage.show))
+    config, scenery = program.config, scenery_of(program.env)
+    assert scenery is not None
+    played = jax.device_get(program.replay(state, scenery.show))
     names: list[str] = []
     try:
         with new_folder(folder) as staging:
             for index, number in np.ndindex(config.seeds, config.test_nepisode):
                 seed = config.seed + index
-                about: dict[str, Any] = {
+                about: About = {
                     "game": program.spec.name,
                     "scenario": program.spec.scenario,
                     "algorithm": config.train_alg or config.name,
@@ -127,28 +141,28 @@ def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]
                 length = int(played.stats.lengths[index, number])
                 scene = Scene(*(values[index, number, : length + 1] for values in played.scenes))
                 names.append(f"seed_{seed}_game_{number + 1:02d}.html")
-                write_text(staging / names[-1], replay_page(about, stage, scene))
+                write_text(staging / names[-1], replay_page(about, scenery, scene))
     except OSError as error:
         raise UserError(f"The replays {folder} cannot be written: {error.strerror or error}.") from None
     return [folder / name for name in names]
 
 
-def replay_page(about: dict[str, Any], stage: Stage, scene: Scene) -> str:
+def replay_page(about: About, scenery: Scenery, scene: Scene) -> str:
     """One game as a page.
 
     Args:
         about: what is known of it.
-        stage: what does not change.
+        scenery: what does not change.
         scene: what does, arrays [T+1, N].
     """
-    field = {key: getattr(stage, key) for key in ("left", "top", "width", "height", "cells")}
-    pieces = [asdict(piece) for piece in stage.pieces]
+    field = {key: getattr(scenery, key) for key in ("left", "top", "width", "height", "cells")}
+    pieces = [asdict(piece) for piece in scenery.pieces]
     data = json.dumps({**about, "stage": field, "pieces": pieces, "frames": _frames(scene)}, separators=(",", ":"))
     title = f"{about['algorithm']} in {about['game']} {about['scenario']}, seed {about['seed']}, game {about['number']}"
     facts = ", ".join(f"{name} {value:g}" for name, value in about["facts"].items())
     # Nothing in the data may end the element that holds it.
     data = data.replace("<", "\\u003c")
-    view = f"{stage.left:g} {stage.top:g} {stage.width:g} {stage.height:g}"
+    view = f"{scenery.left:g} {scenery.top:g} {scenery.width:g} {scenery.height:g}"
     body = (
         f"<h1>{html_text(title)}</h1>\n<p>{html_text(facts)}</p>\n"
         f'<p><button id="play">Play / pause</button> <input id="bar" type="range" min="0" value="0"> '
@@ -158,7 +172,7 @@ def replay_page(about: dict[str, Any], stage: Stage, scene: Scene) -> str:
     return document(title, body, _PLAYER)
 
 
-def _frames(scene: Scene) -> list[list[list[Any]]]:
+def _frames(scene: Scene) -> list[list[list[float | None]]]:
     """Pieces that are there at every moment: number, x, y, health, and the number written on it or None."""
     frames = []
     for x, y, there, health, number in zip(*(np.asarray(values) for values in scene), strict=True):
@@ -177,6 +191,6 @@ def _frames(scene: Scene) -> list[list[list[Any]]]:
     return frames
 
 
-def _facts(stats: Any, index: int, number: int) -> dict[str, float]:
+def _facts(stats: EpisodeStats, index: int, number: int) -> dict[str, float]:
     facts = {"return": float(stats.returns[index, number]), "steps": float(stats.lengths[index, number])}
     return facts | {name: float(values[index, number]) for name, values in stats.metrics.items()}

@@ -1,10 +1,25 @@
-"""Curves for people who look at a terminal."""
+"""What people see who look at a terminal: tables, and curves as bars."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from omg.report.curves import Curve
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+class ScreenTable(NamedTuple):
+    """A table under a title."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[object]]
+
+
+Screen = Sequence[ScreenTable | str]
+"""Tables and lines, one below the other."""
 
 
 def bar_lines(curve: Curve, *, width: int = 40, rows: int = 20) -> list[str]:

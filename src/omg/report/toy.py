@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -12,9 +12,14 @@ from scipy import stats
 from omg.envs.toy_grid import ToyGridArgs
 from omg.envs.toy_grid.tables import RaceTables, race_tables, visits
 from omg.errors import UserError
-from omg.learners.tabular import CONTEXTS, TOLERANCE, VIEWS, Context, Progress, Settings, View, solve, train
+from omg.evaluation.tables import ToyRow
+from omg.learners.tabular import CONTEXTS, TOLERANCE, VIEWS, Context, Settings, TableHistory, View, solve, train
 from omg.report.curves import save_figure
 from omg.tracking.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.gridspec import SubplotSpec
 
 GOOD = 0.9
 """Share of the optimum that counts as good play."""
@@ -23,7 +28,6 @@ FIRST_POINT, POINTS = 50, 40
 """Measurements are closest together at the start, where most happens."""
 NAMES: dict[Context, str] = {"subgoal": "Q(s,g,a)", "action": "Q(s,a⁻,a)", "none": "Q(s,a)"}
 STATES: dict[View, str] = {"own": "own cell", "joint": "both cells"}
-COLUMNS = ("view", "context", "seed", "episodes", "metric", "value")
 
 _COLOURS: dict[Context, str] = {"subgoal": "#0b6fb8", "action": "#d9570d", "none": "#7a7a7a"}
 _LABELS: dict[Context, str] = {
@@ -55,7 +59,7 @@ def toy_experiment(
     seed: int = 0,
     contexts: Sequence[Context] = tuple(CONTEXTS),
     progress: Callable[[str], None] = lambda text: None,
-) -> Table:
+) -> Table[ToyRow]:
     """Learns tables in both views.
 
     Args:
@@ -67,7 +71,7 @@ def toy_experiment(
         progress: told in a few words what is being learned now.
 
     Returns:
-        Rows of view, context, seed, episodes, metric and value. The metrics: `return`, the discounted return of greedy
+        Rows whose metrics are `return`, the discounted return of greedy
         play; `of_optimum`, the same as a share of what a player earns who knows the other's goal from the start;
         `formed`, the share of the table's entries that are within 10 % of their exact value (view `joint` only).
     """
@@ -75,7 +79,7 @@ def toy_experiment(
     best = solve(tables, settings.gamma, "subgoal").start
     first = min(FIRST_POINT, -(-episodes // 20))
     points = np.unique(np.geomspace(first, episodes, POINTS).round().astype(int)).tolist()
-    rows: list[dict[str, Any]] = []
+    rows: list[ToyRow] = []
     for view in VIEWS:
         for context in contexts:
             progress(f"{NAMES[context]} with s = {STATES[view]}")
@@ -84,14 +88,14 @@ def toy_experiment(
     return Table(rows)
 
 
-def _rows(view: View, context: Context, learned: Progress, best: float) -> Iterator[dict[str, Any]]:
+def _rows(view: View, context: Context, learned: TableHistory, best: float) -> Iterator[ToyRow]:
     metrics = {"return": learned.returns, "of_optimum": learned.returns / best}
     if learned.formed is not None:
         metrics["formed"] = learned.formed
     for metric, values in metrics.items():
         for episodes, by_seed in zip(learned.episodes.tolist(), values.tolist(), strict=True):
             for seed, value in enumerate(by_seed):
-                yield dict(zip(COLUMNS, (view, context, seed, episodes, metric, value), strict=True))
+                yield ToyRow(view=view, context=context, seed=seed, episodes=episodes, metric=metric, value=value)
 
 
 def median_band(values: np.ndarray, level: float = 0.95) -> Band:
@@ -108,34 +112,34 @@ def median_band(values: np.ndarray, level: float = 0.95) -> Band:
     return Band((lower + upper) / 2, ordered[..., rank - 1], ordered[..., count - rank])
 
 
-def spread_name(table: Table) -> str:
+def spread_name(table: Table[ToyRow]) -> str:
     """What the ends of `median_band` are for the seeds of this table."""
     return "95 % interval" if len(set(table.column("seed"))) >= 6 else "lowest and highest"
 
 
-def contexts_of(table: Table) -> list[Context]:
+def contexts_of(table: Table[ToyRow]) -> list[Context]:
     """The kinds of tables that were learned."""
     learned = set(table.column("context"))
     return [context for context in CONTEXTS if context in learned]
 
 
-def curve(table: Table, view: View, context: Context, metric: str) -> tuple[np.ndarray, np.ndarray]:
+def curve(table: Table[ToyRow], view: View, context: Context, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """Games learned from [P] and the values of a metric [P, N seeds]."""
     rows = table.where(view=view, context=context, metric=metric)
     episodes = sorted(set(rows.column("episodes")))
-    values = {(row["episodes"], row["seed"]): row["value"] for row in rows}
-    seeds = sorted(set(rows.column("seed")))
+    values = {(row.episodes, int(row.seed)): row.value for row in rows}
+    seeds = sorted({int(row.seed) for row in rows})
     return np.asarray(episodes), np.asarray([[values[point, seed] for seed in seeds] for point in episodes])
 
 
-def episodes_until_good(table: Table, view: View, context: Context) -> np.ndarray:
+def episodes_until_good(table: Table[ToyRow], view: View, context: Context) -> np.ndarray:
     """[N seeds] games until greedy play first earned `GOOD` of the optimum; infinite where it never did."""
     episodes, share = curve(table, view, context, "of_optimum")
     good = share >= GOOD
     return np.where(good.any(axis=0), episodes[good.argmax(axis=0)], np.inf)
 
 
-def speed_rows(table: Table, args: ToyGridArgs) -> list[dict[str, Any]]:
+def speed_rows(table: Table[ToyRow], args: ToyGridArgs) -> list[dict[str, str]]:
     """One row per view and kind of table: its size, and how many games until good play."""
     tables, settings = race_tables(args), toy_settings(args)
     rows = []
@@ -160,12 +164,12 @@ def speed_rows(table: Table, args: ToyGridArgs) -> list[dict[str, Any]]:
     return rows
 
 
-def formed_rows(table: Table, shares: Sequence[float] = (0.1, 0.25, 0.5, 1.0)) -> list[dict[str, Any]]:
+def formed_rows(table: Table[ToyRow], shares: Sequence[float] = (0.1, 0.25, 0.5, 1.0)) -> list[dict[str, str]]:
     """One row per kind of table in the view `joint`: how much of it has formed after some shares of all games."""
     rows = []
     for context in contexts_of(table):
         episodes, values = curve(table, "joint", context, "formed")
-        row: dict[str, Any] = {"table": NAMES[context]}
+        row: dict[str, str] = {"table": NAMES[context]}
         for share in shares:
             index = int(np.abs(episodes - share * episodes[-1]).argmin())
             band = median_band(100 * values[index])
@@ -178,7 +182,7 @@ def _games(number: np.ndarray) -> str:
     return f"{number:,.0f}" if np.isfinite(number) else "never"
 
 
-def plot_toy(table: Table, args: ToyGridArgs, path: Path) -> Path:
+def plot_toy(table: Table[ToyRow], args: ToyGridArgs, path: Path) -> Path:
     """Draws the board, the greedy returns in both views and how the tables form, as png, svg or pdf by the ending."""
     # The figure class alone, without pyplot: no window system, nothing global.
     from matplotlib.figure import Figure
@@ -187,7 +191,7 @@ def plot_toy(table: Table, args: ToyGridArgs, path: Path) -> Path:
     figure = Figure(figsize=(10.4, 7.4), dpi=130, layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25), wspace=0.06, hspace=0.08)
     _draw_board(figure.add_subplot(grid[0, 0]), args)
-    panels: tuple[tuple[Any, View, str, str], ...] = (
+    panels: tuple[tuple[SubplotSpec, View, str, str], ...] = (
         (grid[0, 1], "own", "of_optimum", "Greedy return, s = own cell"),
         (grid[1, 1], "joint", "of_optimum", "Greedy return, s = both players' cells"),
         (grid[1, 0], "joint", "formed", f"Entries within {TOLERANCE:.0%} of exact, s = both players' cells"),
@@ -232,7 +236,7 @@ def plot_toy(table: Table, args: ToyGridArgs, path: Path) -> Path:
     return path
 
 
-def _draw_board(axes: Any, args: ToyGridArgs) -> None:
+def _draw_board(axes: Axes, args: ToyGridArgs) -> None:
     """The board: starts, reward cells, where the other walks, and a game in which each takes a cell."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -274,7 +278,7 @@ def _draw_board(axes: Any, args: ToyGridArgs) -> None:
     axes.set_xlabel("shaded: where the other may walk, to the top or the bottom", fontsize=8.5, color=_INK)
 
 
-def write_results(table: Table, args: ToyGridArgs, folder: Path) -> Mapping[str, Path]:
+def write_results(table: Table[ToyRow], args: ToyGridArgs, folder: Path) -> Mapping[str, Path]:
     """Writes `toy.csv` and `toy.png` into `folder`, which is made if need be.
 
     Returns:

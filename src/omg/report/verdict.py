@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from omg.evaluation.tables import ComparisonRow
 from omg.report.words import (
     FIRST_EPISODES,
     SELF_PLAY,
@@ -15,8 +16,7 @@ from omg.report.words import (
     group_words,
     metric_words,
 )
-
-Row = Mapping[str, Any]
+from omg.types import Row
 
 
 class Answer(NamedTuple):
@@ -33,9 +33,9 @@ class Answer(NamedTuple):
 
 def answers(rows: Iterable[Row], names: Mapping[str, str] | None = None) -> list[Answer]:
     """One answer for every pair of agent and baseline among the rows of `omg.evaluation.compare`."""
-    pairs: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        pairs.setdefault((str(row["agent"]), str(row["baseline"])), []).append(row)
+    pairs: dict[tuple[str, str], list[ComparisonRow]] = {}
+    for row in map(ComparisonRow.of, rows):
+        pairs.setdefault((row.agent, row.baseline), []).append(row)
     return [_answer(agent, baseline, found, names) for (agent, baseline), found in pairs.items()]
 
 
@@ -46,23 +46,23 @@ def difference_sentence(row: Row, names: Mapping[str, str] | None = None) -> str
         row: a row of `omg.evaluation.compare`.
         names: label -> name of agents.
     """
-    words, where = metric_words(row["metric"]), group_words(row["group"])
-    difference, low, high = (float(row[key]) for key in ("difference", "low", "high"))
-    agent, baseline = agent_name(row["agent"], names), agent_name(row["baseline"], names)
+    found = ComparisonRow.of(row)
+    words, where = metric_words(found.metric), group_words(found.group)
+    difference, low, high = found.difference, found.low, found.high
+    agent, baseline = agent_name(found.agent, names), agent_name(found.baseline, names)
     claim = (words.more if difference >= 0 else words.less).format(
         amount=words.amount(difference), noun=words.noun, baseline=baseline
     )
     if math.isnan(low):
-        return (
-            f"{agent} {claim} {where}, but that rests on {_sample(row)}: too few to say whether it is more than chance."
-        )
+        doubt = f"that rests on {_sample(found)}: too few to say whether it is more than chance."
+        return f"{agent} {claim} {where}, but {doubt}"
     interval = f"95 % interval {_range(words, low, high, difference)}"
-    if row["verdict"] == "no difference shown":
+    if found.verdict == "no difference shown":
         return (
             f"No difference is shown between {agent} and {baseline} {where}: on average {agent} {claim}, but the "
-            f"{interval} of that difference includes 0 ({_sample(row)})."
+            f"{interval} of that difference includes 0 ({_sample(found)})."
         )
-    return f"{agent} {claim} {where} ({interval}, {_sample(row)}). {_chance_sentence(row, agent, baseline)}"
+    return f"{agent} {claim} {where} ({interval}, {_sample(found)}). {_chance_sentence(found, agent, baseline)}"
 
 
 def caution(rows: Sequence[Row]) -> str:
@@ -75,12 +75,12 @@ def caution(rows: Sequence[Row]) -> str:
     )
 
 
-def _answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, str] | None) -> Answer:
-    better, worse = (sum(row["verdict"] == verdict for row in rows) for verdict in ("better", "worse"))
+def _answer(agent: str, baseline: str, rows: Sequence[ComparisonRow], names: Mapping[str, str] | None) -> Answer:
+    better, worse = (sum(row.verdict == verdict for row in rows) for verdict in ("better", "worse"))
     one, other = agent_name(agent, names), agent_name(baseline, names)
     everywhere = len(rows) == 1
     of_all = f"of {counted(len(rows), 'group')} of team-mates"
-    if any(row["group"] in (SELF_PLAY, FIRST_EPISODES) for row in rows) and not everywhere:
+    if any(row.group in (SELF_PLAY, FIRST_EPISODES) for row in rows) and not everywhere:
         return _named_answer(agent, baseline, rows, names)
     if better and worse:
         word, claim = "Mixed", f"better than {other} in {better} and worse in {worse} {of_all}"
@@ -99,11 +99,11 @@ def _answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, 
     return Answer(agent, baseline, word, f"{one} is {claim}.", [difference_sentence(row, names) for row in rows])
 
 
-def _named_answer(agent: str, baseline: str, rows: Sequence[Row], names: Mapping[str, str] | None) -> Answer:
+def _named_answer(agent: str, baseline: str, rows: Sequence[ComparisonRow], names: Mapping[str, str] | None) -> Answer:
     """An answer that names its groups: those of different kinds cannot be counted together."""
     one, other = agent_name(agent, names), agent_name(baseline, names)
     better, worse, unknown = (
-        " and ".join(group_words(row["group"]) for row in rows if row["verdict"] == verdict)
+        " and ".join(group_words(row.group) for row in rows if row.verdict == verdict)
         for verdict in ("better", "worse", "no difference shown")
     )
     if better and worse:
@@ -125,21 +125,18 @@ def _range(words: MetricWords, low: float, high: float, difference: float) -> st
     return f"{words.bare(low)} to {words.bare(high)}"
 
 
-def _sample(row: Row) -> str:
-    own, other = int(row["seeds"]), int(row["baseline_seeds"])
+def _sample(row: ComparisonRow) -> str:
+    own, other = row.seeds, row.baseline_seeds
     seeds = counted(own, "seed") + (" each" if own == other else f" against {counted(other, 'seed')}")
-    if row["group"] == SELF_PLAY:
+    if row.group == SELF_PLAY:
         return seeds
-    these = "" if row["interval_over"] == "seeds and teams" else ", these teams only"
-    if row["group"] == FIRST_EPISODES:
-        return f"{seeds}, {counted(int(row['teams']), 'co-player')}{these.replace('teams', 'co-players')}"
-    return f"{seeds}, {counted(int(row['teams']), 'team')}{these}"
+    these = "" if row.interval_over == "seeds and teams" else ", these teams only"
+    if row.group == FIRST_EPISODES:
+        return f"{seeds}, {counted(row.teams, 'co-player')}{these.replace('teams', 'co-players')}"
+    return f"{seeds}, {counted(row.teams, 'team')}{these}"
 
 
-def _chance_sentence(row: Row, agent: str, baseline: str) -> str:
+def _chance_sentence(row: ComparisonRow, agent: str, baseline: str) -> str:
     known = {SELF_PLAY: "A training", FIRST_EPISODES: "With the same co-player, a training"}
-    whose = known.get(row["group"], "With the same team, a training")
-    return (
-        f"{whose} of {agent} does better than a training of {baseline} in "
-        f"{100 * float(row['p_improvement']):.0f} % of cases."
-    )
+    whose = known.get(row.group, "With the same team, a training")
+    return f"{whose} of {agent} does better than a training of {baseline} in {100 * row.p_improvement:.0f} % of cases."

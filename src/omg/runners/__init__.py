@@ -1,44 +1,53 @@
 """How episodes are played. A runner turns a game and a policy into whole episodes and their statistics.
 
 `vector` plays JAX games inside a compiled program, whatever their number. `host` plays all other games: `episode` in
-this process, `parallel` in worker processes. `RUNNERS` has them by name; `register_runner` adds another one.
+this process, `parallel` in worker processes. A new one is a `kinds.RunnerKind` and a line in RUNNERS, or
+`register_runner` from anywhere. Worker processes import this package and must not wait for JAX.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omg.registry import Entry, Registry, RunnerTraits
+from omg.runners.keys import FailureKeys, WorkerKeys
 
 if TYPE_CHECKING:
-    from omg.runners.host import HostRunner, Played, default_workers, episode_seed
-    from omg.runners.registry import RUNNERS, RunnerKind, register_runner
-    from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, any_over, play_episodes
-    from omg.runners.workers import GamesFailedError, Patience
+    from omg.runners.kinds import RunnerKind
 
-__all__ = [
-    "OWN_RETURN",
-    "RUNNERS",
-    "EpisodeStats",
-    "GamesFailedError",
-    "HostRunner",
-    "Patience",
-    "Played",
-    "Rollout",
-    "RunnerKind",
-    "any_over",
-    "default_workers",
-    "episode_seed",
-    "play_episodes",
-    "register_runner",
-]
-
-_HOME = {"HostRunner": "host", "Played": "host", "default_workers": "host", "episode_seed": "host"}
-_HOME |= dict.fromkeys(("RUNNERS", "RunnerKind", "register_runner"), "registry")
-_HOME |= {"GamesFailedError": "workers", "Patience": "workers"}
+RUNNERS: Registry[RunnerKind, RunnerTraits] = Registry(
+    "runner",
+    {
+        "vector": Entry(
+            "omg.runners.kinds:VECTOR",
+            RunnerTraits(tests_in_rounds=False, stand_in="parallel"),
+            "any number of games in one compiled program",
+        ),
+        "episode": Entry(
+            "omg.runners.kinds:EPISODE",
+            RunnerTraits(sections=(FailureKeys,), one_game=True),
+            "one game at a time, by PyMARL's rules",
+        ),
+        "parallel": Entry(
+            "omg.runners.kinds:PARALLEL",
+            RunnerTraits(sections=(WorkerKeys, FailureKeys)),
+            "rounds of games, by PyMARL's rules",
+        ),
+    },
+)
+"""Word of the key `runner` -> what it means. Its sections are read where the game is no JAX program."""
 
 
-def __getattr__(name: str) -> Any:
-    """Loads runners on first use: worker processes import this package and must not wait for JAX."""
-    if name not in __all__:
-        raise AttributeError(f"module 'omg.runners' has no attribute '{name}'")
-    return getattr(import_module(f"omg.runners.{_HOME.get(name, 'vector')}"), name)
+def register_runner(name: str, kind: RunnerKind, traits: RunnerTraits, summary: str = "") -> None:
+    """Makes `name` a value of the key `runner`.
+
+    Args:
+        name: the word.
+        kind: how it plays.
+        traits: how it limits other keys, and which it reads.
+        summary: one line for lists.
+
+    Raises:
+        UserError: there is a runner of that name.
+    """
+    RUNNERS.add(name, Entry(kind, traits, summary))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
-from omg.controllers import Lineup, Policy
+from omg.controllers.base import Lineup, Policy
 from omg.controllers.oracle import foresee
 from omg.envs.base import Env, Observation
 

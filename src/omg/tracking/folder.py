@@ -12,7 +12,6 @@ from dataclasses import asdict
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,10 +20,12 @@ from omg.components.headers import DamagedFileError
 from omg.config import Config, write_yaml
 from omg.envs import EnvSpec
 from omg.errors import UserError
+from omg.evaluation.tables import MetricRow
 from omg.names import LONGEST_FILE, check_links, file_name
 from omg.tracking.table import Table, read_metrics
 from omg.training.device import chosen_device
 from omg.training.saved import CHECKPOINTS, CONFIG, run_config
+from omg.types import Tree
 
 try:
     import fcntl
@@ -137,7 +138,7 @@ class RunFolder:
                     raise UserError(f"{self.path}: another process is training this run.") from None
             yield
 
-    def set_status(self, status: str, **more: Any) -> None:
+    def set_status(self, status: str, **more: object) -> None:
         """Records how far the run is: running, finished, stopped, interrupted or failed."""
         write_json(self.path / "status.json", {"status": status, **more})
 
@@ -148,12 +149,12 @@ class RunFolder:
         except (OSError, DamagedFileError, KeyError, TypeError):
             return "running"
 
-    def metrics(self) -> Table:
-        """All metrics so far: seed, t_env, name, value."""
+    def metrics(self) -> Table[MetricRow]:
+        """All metrics so far."""
         return read_metrics(self.metrics_file)
 
 
-def versions() -> dict[str, Any]:
+def versions() -> Tree:
     """What the numbers of a run depend on besides its configuration."""
     packages = {}
     for name in _PACKAGES:

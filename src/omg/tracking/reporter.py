@@ -13,6 +13,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 
 from omg.config import Config
 from omg.errors import UserError
+from omg.evaluation.rows import csv_text
+from omg.evaluation.tables import MetricRow, SpeedRow
 from omg.names import inert
 from omg.tracking.folder import RunFolder
 from omg.tracking.quiet import quiet_compiler
@@ -20,7 +22,7 @@ from omg.tracking.trackers import build_trackers
 from omg.training.loop import Speed
 from omg.training.summary import Row
 
-_HEADER = b"seed,t_env,name,value\n"
+_HEADER = csv_text([], MetricRow.names()).encode()
 _QUIET_SECONDS = 10.0
 """Without a terminal, progress between tests is a line at most this often."""
 
@@ -35,7 +37,7 @@ class RunReporter:
         self.metrics = folder.metrics_file.open("ab")
         self.speeds = folder.speed_file.open("a", encoding="utf-8")
         if self.speeds.tell() == 0:
-            self.speeds.write("t_env,env_steps_per_second,updates_per_second,host_share\n")
+            self.speeds.write(csv_text([], SpeedRow.names()))
         self.trackers = build_trackers(folder, config, self.say)
         self.stack = ExitStack()
         self.last_line = -math.inf

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from omg.components.files import write_text
 from omg.errors import UserError
-from omg.names import cell
+from omg.evaluation.rows import Column, csv_text
+from omg.evaluation.tables import MetricRow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+T = TypeVar("T")
+RowT = TypeVar("RowT", bound=dict[str, Any])
 
 _SHOWN = 5
 """Rows that the `repr` of a table shows."""
 
 
-class Table(Sequence[dict[str, Any]]):
+class Table(Sequence[RowT]):
     """Rows with the same columns.
 
     >>> table = Table([{"seed": 1, "t_env": 10, "name": "loss", "value": 0.5}])
@@ -24,16 +29,22 @@ class Table(Sequence[dict[str, Any]]):
     [0.5]
     """
 
-    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, rows: Sequence[RowT]) -> None:
         self._rows = list(rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> RowT: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RowT]: ...
+
+    def __getitem__(self, index: int | slice) -> RowT | list[RowT]:
         return self._rows[index]
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[RowT]:
         return iter(self._rows)
 
     def __repr__(self) -> str:
@@ -50,20 +61,27 @@ class Table(Sequence[dict[str, Any]]):
         """Column names, in order."""
         return list(self._rows[0]) if self._rows else []
 
-    def column(self, name: str) -> list[Any]:
-        """All values of one column."""
-        return [row[name] for row in self._rows]
+    @overload
+    def column(self, name: str) -> list[Any]: ...
 
-    def where(self, **equals: Any) -> Table:
+    @overload
+    def column(self, name: Column[T]) -> list[T]: ...
+
+    def column(self, name: str | Column[T]) -> list[Any]:
+        """All values of one column, given by its name or as a kind of row has it, `MetricRow.value`."""
+        key = name if isinstance(name, str) else name.name
+        return [row[key] for row in self._rows]
+
+    def where(self, **equals: object) -> Table[RowT]:
         """The rows whose columns equal the given values."""
         return Table([row for row in self._rows if all(row.get(key) == value for key, value in equals.items())])
 
-    def last(self, **equals: Any) -> Any:
+    def last(self, **equals: object) -> Any:
         """The `value` of the last matching row, or None."""
         found = self.where(**equals)
         return found[-1]["value"] if len(found) else None
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> DataFrame:
         """The table as a `pandas.DataFrame`.
 
         Raises:
@@ -80,19 +98,15 @@ class Table(Sequence[dict[str, Any]]):
 
     def write_csv(self, path: Path) -> None:
         """Writes the table atomically."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: cell(value) for key, value in row.items()} for row in self._rows)
-        write_text(path, text.getvalue())
+        write_text(path, csv_text(self._rows, self.columns))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def read_metrics(path: Path) -> Table:
-    """Reads `metrics.csv` (seed, t_env, name, value); a last line that was cut off is left out."""
+def read_metrics(path: Path) -> Table[MetricRow]:
+    """Reads `metrics.csv`; a last line that was cut off is left out."""
     rows = []
     if path.is_file():
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
@@ -101,7 +115,7 @@ def read_metrics(path: Path) -> Table:
                 break
             try:
                 seed, t_env, name, value = line.rstrip("\n").split(",")
-                rows.append({"seed": int(seed), "t_env": int(t_env), "name": name, "value": float(value)})
+                rows.append(MetricRow(seed=int(seed), t_env=int(t_env), name=name, value=float(value)))
             except ValueError:
-                raise UserError(f"{path} is damaged: line {number} is not 'seed,t_env,name,value'.") from None
+                raise UserError(f"{path} is damaged: line {number} is not '{','.join(MetricRow.names())}'.") from None
     return Table(rows)

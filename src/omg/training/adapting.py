@@ -17,13 +17,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.config import Config, change_config
-from omg.controllers import BasicMAC, Policy, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
 from omg.controllers.adapted import AdaptedMAC, adapt_mac
+from omg.controllers.base import Policy
+from omg.controllers.basic import BasicMAC
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.scripted import build_scripted
+from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError, unknown_name
 from omg.modules.layers import Linear
-from omg.modules.opponent_models import Prior
+from omg.modules.opponent_models.prior import Prior
 from omg.names import inert
 from omg.pools import Agent, PriorCard, load_agent
 from omg.pools.agents import find_agent

@@ -12,11 +12,11 @@ from jax import Array
 
 from omg.components.episode_batch import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers import Policy
-from omg.controllers.scripted import RandomPlayer
+from omg.controllers.base import Policy
+from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import Env, make_env
 from omg.learners import build_learner
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from omg.training.program import SEEDS_AXIS, Program
 
 _SEGMENT = 20

@@ -21,11 +21,13 @@ import numpy as np
 from jax import Array
 
 from omg.components import Count
-from omg.config import PLANNERS, Config
-from omg.controllers import LEARNER, Lineup, Squad, TeamDraw, TeamPart, TeamPolicy, build_squad
+from omg.config import Config
+from omg.controllers.base import Lineup
+from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import plays_on_host
 from omg.errors import UserError
-from omg.runners import OWN_RETURN, EpisodeStats, play_episodes
+from omg.runners.vector import OWN_RETURN, EpisodeStats, play_episodes
 from omg.training.program import SEEDS_AXIS, IterationLog, Program, RunState
 from omg.training.team import TeamSetup
 
@@ -106,7 +108,7 @@ class EncounterProgram(Program):
             self.learner.learns_prior = False
         self.iterations = 1
         # A planner learns from what its search found, whatever it then does; others must draw to learn from it.
-        self.plays_best = self.frozen or config.learner in PLANNERS
+        self.plays_best = self.frozen or config.learner_part.plans
 
     def begin(self, learner: Any, seeds: Sequence[int], team: np.ndarray) -> RunState:
         """The state before the first round.

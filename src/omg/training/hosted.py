@@ -21,12 +21,14 @@ from jax import Array
 
 from omg.components import Count, EpisodeBatch
 from omg.config import Config
-from omg.controllers import Lineup
+from omg.controllers.base import Lineup
 from omg.envs import make_env
 from omg.envs.adapters.host import Seen, is_hosted
 from omg.envs.base import Observation
 from omg.errors import UserError
-from omg.runners import RUNNERS, EpisodeStats, HostRunner, Played, episode_seed
+from omg.runners import RUNNERS
+from omg.runners.host import HostRunner, Played, episode_seed
+from omg.runners.vector import EpisodeStats
 from omg.training.program import EXAMINE_STREAM, SEEDS_AXIS, TEST_STREAM, IterationLog, Program, RunState
 
 _TRAINING, _TESTING = 0, 1
@@ -44,10 +46,10 @@ class HostProgram(Program):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        if RUNNERS[config.runner].open is None:
+        if RUNNERS[config.runner].build.open is None:
             raise UserError(
                 f"runner: got {config.runner}, which plays JAX programs only; {self.spec.name} is none. Allowed: "
-                f"{', '.join(name for name, kind in RUNNERS.items() if kind.open is not None)}."
+                f"{', '.join(name for name, entry in RUNNERS.items() if entry.build.open is not None)}."
             )
         if config.omg_q_input == "oracle":
             raise UserError(
@@ -104,7 +106,7 @@ class HostProgram(Program):
     def _games(self) -> HostRunner:
         """The runner, opened when it is first needed."""
         if self.runner is None:
-            open_games = RUNNERS[self.config.runner].open
+            open_games = RUNNERS[self.config.runner].build.open
             assert open_games is not None
             self.runner = open_games(self.host_env, self.config, lambda line: self._say(line))
         assert self.runner is not None

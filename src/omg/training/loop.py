@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from omg.config import SUBGOAL_LEARNERS
 from omg.errors import UserError, out_of_memory
-from omg.runners import GamesFailedError
+from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest, save_checkpoint
 from omg.training.finite import check_losses, check_state
@@ -213,7 +212,7 @@ class Trainer:
         """What a user should know about the frozen players, the prior and the size of an update."""
         program = self.program
         lines: list[str] = []
-        if self.config.learner in SUBGOAL_LEARNERS:
+        if self.config.learner_part.infers_subgoals:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
         lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.adapters.items()]
         if program.learned is not None:

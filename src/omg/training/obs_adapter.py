@@ -23,15 +23,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from omg.components.files import checksum, load_arrays, read_json, save_arrays, write_json
 from omg.components.headers import DamagedFileError, read_header
-from omg.controllers import Policy
 from omg.controllers.adapted import ObsAdapter
+from omg.controllers.base import Policy
 from omg.envs import Env, EnvSpec
 from omg.envs.adapters.host import is_hosted
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
 from omg.modules.opponent_models.prior import InputStatistics
 from omg.names import inside
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 
 WEIGHTS, CARD = "obs_adapter.safetensors", "obs_adapter.json"
 """Files of an agent's or a run's folder."""

@@ -16,12 +16,15 @@ from jax import Array
 
 from omg.components import Count, EpisodeBatch, replay
 from omg.components.schedules import linear
-from omg.config import ON_POLICY, Config, update_rhythm
-from omg.controllers import TeamPolicy
+from omg.config import Config, update_rhythm
+from omg.controllers.team import TeamPolicy
 from omg.envs import Env, make_env
 from omg.errors import UserError
-from omg.learners import HOPPlusLearner, SubgoalLearner, build_learner
-from omg.runners import OWN_RETURN, RUNNERS, EpisodeStats, Rollout
+from omg.learners import build_learner
+from omg.learners.hop_plus import HOPPlusLearner
+from omg.learners.subgoals import SubgoalLearner
+from omg.runners import RUNNERS
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
 from omg.stopping import side_by_side
 from omg.training.adapting import PLAYERS
 from omg.training.cuts import Cut, Part, choose_cut, cuts_for, read_cut
@@ -84,7 +87,7 @@ class Program:
         self.config = config
         self.env: Env = make_env(config.env, **config.env_args)
         self.spec = self.env.spec
-        self.play_episodes = RUNNERS[config.runner].play
+        self.play_episodes = RUNNERS[config.runner].build.play
         self.team = build_team(config, self.env) if team is None else team
         self.partners = 0 if self.team is None else self.team.squad.size
         draw = None if self.team is None else self.team.draw
@@ -98,7 +101,7 @@ class Program:
         self.learned = starting_learner(config, self.learner, config.seeds)
         if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
             self.learner.learns_prior = self.prior is None
-        self.learner_watches = config.learner == "am_learner"
+        self.learner_watches = config.learner_part.watches
         """Whether the learner has no seat itself."""
         self.sequences = self._sequences_per_update()
         self.dtype = jnp.dtype(config.buffer_dtype)
@@ -157,7 +160,7 @@ class Program:
 
         Learners of policies use all episodes of the round just played, and no others.
         """
-        if self.config.learner in ON_POLICY:
+        if self.config.learner_part.on_policy:
             return self._episodes_of_a_round()
         rotated = self.team is not None and self.config.is_agent_shift and not self.learner_watches
         sequences = self.config.batch_size * (self.spec.n_agents if rotated else 1)
@@ -198,7 +201,7 @@ class Program:
         """The policy of all seats: the player itself, or a team that it sits in."""
         if self.team is None:
             return player
-        return TeamPolicy(player, squad, self.team.draw, tell_players=self.config.am_model == "identity_am")
+        return TeamPolicy(player, squad, self.team.draw, tell_players=self.config.model_part.told_players)
 
     def storage_shape(self) -> Any:
         """Shapes of one seed's replay buffer."""

@@ -54,7 +54,7 @@ def agent_at(run: Path, step: int, index: int = 0) -> Agent:
         UserError: there is no such run or step (names those that exist), or the run trained no agent.
     """
     config = run_config(run)
-    if config.learner == "am_learner":
+    if config.learner_part.watches:
         raise UserError(f"{run}: this run trained a prior, not an agent.")
     checkpoint = checkpoint_at(run / CHECKPOINTS, step)
     spec = make_stored_env(run / CONFIG, config.env, config.env_args).spec

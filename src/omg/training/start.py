@@ -12,12 +12,13 @@ import numpy as np
 from jax import Array
 
 from omg.components.files import fill_leaves, name_leaves
-from omg.config import SUBGOAL_LEARNERS, Config
-from omg.controllers import Squad, build_mac
+from omg.config import Config
+from omg.controllers import build_mac
+from omg.controllers.team import Squad
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError
-from omg.learners import Learner
-from omg.modules.opponent_models import Prior
+from omg.learners.base import Learner
+from omg.modules.opponent_models.prior import Prior
 from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning, load_prior, pool_prior
 from omg.pools.agents import find_agent
 from omg.training.adapting import ADAPTER_HINT, adapt_prior, wants_adapter
@@ -45,7 +46,7 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
         UserError: it was made for another game, view or subgoal width; names both.
     """
     spec = env.spec
-    if config.learner not in SUBGOAL_LEARNERS:
+    if not config.learner_part.infers_subgoals:
         return None, None, {}
     path = config.prior_path
     if path is None and config.init_param_path is not None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from omg.envs import EnvSpec
-from omg.runners import OWN_RETURN, EpisodeStats
+from omg.runners.vector import OWN_RETURN, EpisodeStats
 from omg.training.program import IterationLog
 
 

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import jax
 
 from omg.config import POOL, Config, TeamPart, algorithm_names, member_config, parse_team
-from omg.controllers import Squad, TeamDraw, build_mac, build_squad
-from omg.controllers import TeamPart as DrawnPart
+from omg.controllers import build_mac
+from omg.controllers.draw import TeamDraw
+from omg.controllers.draw import TeamPart as DrawnPart
+from omg.controllers.team import Squad, build_squad
 from omg.envs import Env
 from omg.errors import UserError
 from omg.pools import Agent, Member, Pool
@@ -39,7 +41,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
     Raises:
         UserError: the pool is missing, has nobody for a part, or was made for another game or view.
     """
-    watching = config.learner == "am_learner"
+    watching = config.learner_part.watches
     if config.team is None and not watching:
         return None
     parts = [TeamPart(env.spec.n_agents, POOL)]

@@ -7,54 +7,66 @@ Add a line to SCRIPTED; the tests of legal play then run on it without being tou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from omg.controllers.scripted import battle, foraging, grid
-from omg.controllers.scripted.base import RandomPlayer, ScriptedPlayer
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError
+from omg.registry import Entry, Registry, ScriptTraits
 
-__all__ = [
-    "SCRIPTED",
-    "RandomPlayer",
-    "ScriptedEntry",
-    "ScriptedPlayer",
-    "build_scripted",
-    "check_script",
-    "scripted_names",
-]
+if TYPE_CHECKING:
+    from omg.controllers.scripted.base import ScriptedPlayer
 
+_BATTLE, _FORAGING = ScriptTraits(envs=("sc2",)), ScriptTraits(envs=("foraging",))
+_STAG_HUNT, _SNOWDRIFT = ScriptTraits(envs=("stag_hunt",)), ScriptTraits(envs=("snowdrift",))
 
-@dataclass(frozen=True)
-class ScriptedEntry:
-    """One line of the registry."""
-
-    envs: tuple[str, ...]
-    """Names of the games it can play; empty: all."""
-    build: Callable[[Any], ScriptedPlayer]
-    """Game -> player; may read the game's options and layout, and refuses those it cannot play with."""
-    summary: str
-    """One line for lists."""
-
-
-SCRIPTED: dict[str, ScriptedEntry] = {
-    "random": ScriptedEntry((), lambda env: RandomPlayer(), "any legal action"),
-    "attack_nearest": ScriptedEntry(("sc2",), battle.attack_nearest, "attacks the nearest enemy, walks towards it"),
-    "attack_weakest": ScriptedEntry(("sc2",), battle.attack_weakest, "attacks the enemy with the least health left"),
-    "stand": ScriptedEntry(("sc2",), battle.stand, "stays where it is and attacks whoever comes"),
-    "nearest_food": ScriptedEntry(("foraging",), foraging.nearest_food, "walks to the nearest food and loads"),
-    "highest_food": ScriptedEntry(("foraging",), foraging.highest_food, "walks to the highest food it can lift"),
-    "own_level": ScriptedEntry(("foraging",), foraging.own_level, "takes what it can lift alone, else joins others"),
-    "nearest_stag": ScriptedEntry(("stag_hunt",), grid.nearest_stag, "walks to the nearest stag and hunts it"),
-    "nearest_hare": ScriptedEntry(("stag_hunt",), grid.nearest_hare, "walks to the nearest hare and hunts it"),
-    "nearest_drift": ScriptedEntry(("snowdrift",), grid.nearest_drift, "walks to the nearest drift and shovels"),
-    "never_shovels": ScriptedEntry(("snowdrift",), grid.never_shovels, "walks about and leaves the work to others"),
-}
+SCRIPTED: Registry[Callable[[Any], ScriptedPlayer], ScriptTraits] = Registry(
+    "script",
+    {
+        "random": Entry(
+            "omg.controllers.scripted.base:random_player",
+            ScriptTraits(),
+            "any legal action",
+        ),
+        "attack_nearest": Entry(
+            "omg.controllers.scripted.battle:attack_nearest", _BATTLE, "attacks the nearest enemy, walks towards it"
+        ),
+        "attack_weakest": Entry(
+            "omg.controllers.scripted.battle:attack_weakest", _BATTLE, "attacks the enemy with the least health left"
+        ),
+        "stand": Entry(
+            "omg.controllers.scripted.battle:stand",
+            _BATTLE,
+            "stays where it is and attacks whoever comes",
+        ),
+        "nearest_food": Entry(
+            "omg.controllers.scripted.foraging:nearest_food", _FORAGING, "walks to the nearest food and loads"
+        ),
+        "highest_food": Entry(
+            "omg.controllers.scripted.foraging:highest_food", _FORAGING, "walks to the highest food it can lift"
+        ),
+        "own_level": Entry(
+            "omg.controllers.scripted.foraging:own_level", _FORAGING, "takes what it can lift alone, else joins others"
+        ),
+        "nearest_stag": Entry(
+            "omg.controllers.scripted.grid:nearest_stag", _STAG_HUNT, "walks to the nearest stag and hunts it"
+        ),
+        "nearest_hare": Entry(
+            "omg.controllers.scripted.grid:nearest_hare", _STAG_HUNT, "walks to the nearest hare and hunts it"
+        ),
+        "nearest_drift": Entry(
+            "omg.controllers.scripted.grid:nearest_drift", _SNOWDRIFT, "walks to the nearest drift and shovels"
+        ),
+        "never_shovels": Entry(
+            "omg.controllers.scripted.grid:never_shovels", _SNOWDRIFT, "walks about and leaves the work to others"
+        ),
+    },
+)
+"""Word of pools -> what it means. Built from the game: it may read its options and layout, and refuses those it cannot
+play with."""
 
 
 def scripted_names(env_name: str) -> list[str]:
     """The scripts that can play the game `env_name`."""
-    return [name for name, entry in SCRIPTED.items() if not entry.envs or env_name in entry.envs]
+    return [name for name, entry in SCRIPTED.items() if not entry.traits.envs or env_name in entry.traits.envs]
 
 
 def build_scripted(name: str, env: Any) -> ScriptedPlayer:
@@ -73,11 +85,9 @@ def build_scripted(name: str, env: Any) -> ScriptedPlayer:
 
 def check_script(name: str, env_name: str) -> None:
     """Refuses a script that there is not, or that does not play the game `env_name`."""
-    if name not in SCRIPTED:
-        raise unknown_name("script", name, SCRIPTED)
-    entry = SCRIPTED[name]
-    if entry.envs and env_name not in entry.envs:
+    envs = SCRIPTED[name].traits.envs
+    if envs and env_name not in envs:
         raise UserError(
-            f"Script '{name}' plays {' and '.join(entry.envs)}, but the game is {env_name}. "
+            f"Script '{name}' plays {' and '.join(envs)}, but the game is {env_name}. "
             f"Allowed: {', '.join(scripted_names(env_name))}."
         )

@@ -68,3 +68,9 @@ class RandomPlayer(ScriptedPlayer):
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`."""
         return random_legal(avail, key)
+
+
+def random_player(env: object) -> RandomPlayer:
+    """The script `random`, for any game."""
+    del env
+    return RandomPlayer()

@@ -16,7 +16,7 @@ from jax import Array
 
 from omg.components.selectors import greedy
 from omg.controllers.scripted.base import ScriptedPlayer
-from omg.envs.battle.observe import View
+from omg.envs.battle.observe import Layout
 from omg.envs.battle.units import Matchup
 from omg.errors import UserError
 
@@ -59,7 +59,7 @@ class BattleLayout:
     enemy_shields: bool
 
 
-def battle_layout(view: View) -> BattleLayout:
+def battle_layout(view: Layout) -> BattleLayout:
     """Reads the layout off the simulator's own description of what a side sees."""
     args, me, other = view.args, view.me, view.other
     enemies = Block(4 + (8 if args.obs_pathing_grid else 0), other.n, 4 + view.body_size(other, args.obs_all_health))
@@ -166,7 +166,7 @@ def _towards_nearest(units: Array, matters: Array | bool, otherwise: tuple[float
 
 def attack_nearest(env: Any) -> BattleScript:
     """Attacks the nearest enemy within reach."""
-    return BattleScript(battle_layout(env.view))
+    return BattleScript(battle_layout(env.layout))
 
 
 def attack_weakest(env: Any) -> BattleScript:
@@ -176,9 +176,9 @@ def attack_weakest(env: Any) -> BattleScript:
             "Script 'attack_weakest': got env_args.obs_all_health=False, but it must see the enemies' health. "
             "Allowed: env_args.obs_all_health=True, or the script attack_nearest."
         )
-    return BattleScript(battle_layout(env.view), weakest_first=True)
+    return BattleScript(battle_layout(env.layout), weakest_first=True)
 
 
 def stand(env: Any) -> BattleScript:
     """Stays where it is and attacks the nearest enemy that comes within reach."""
-    return BattleScript(battle_layout(env.view), walks=False)
+    return BattleScript(battle_layout(env.layout), walks=False)

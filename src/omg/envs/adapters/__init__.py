@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from omg.envs.base import Env
+from omg.envs.base import AnyEnv
 from omg.errors import unknown_name
 
 __all__ = ["ADAPTERS", "OPTIONS", "adapt"]
@@ -24,7 +24,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {"epymarl": ("common_reward", "reward_scal
 """Words that an interface takes besides the game and the seed."""
 
 
-def adapt(env: Env, api: str = "jax", seed: int = 0, **options: Any) -> Any:
+def adapt(env: AnyEnv, api: str = "jax", seed: int = 0, **options: bool | str) -> Any:
     """Offers a built-in game under another interface.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -44,8 +43,8 @@ class EPyMARLEnv(PyMARLEnv):
         self._share = env.spec.n_agents if reward_scalarisation == "mean" else 1
 
     def reset(  # type: ignore[override]
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[list[np.ndarray], dict[str, Any]]:
+        self, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[list[np.ndarray], dict[str, object]]:
         """Starts the next episode, or the first of another `seed`; there are no options to set.
 
         Returns:
@@ -59,7 +58,7 @@ class EPyMARLEnv(PyMARLEnv):
 
     def step(  # type: ignore[override]
         self, actions: Sequence[int]
-    ) -> tuple[list[np.ndarray], float | list[float], bool, bool, dict[str, Any]]:
+    ) -> tuple[list[np.ndarray], float | list[float], bool, bool, dict[str, float]]:
         """Plays one step.
 
         Args:

@@ -7,16 +7,17 @@ that makes one, `my_module:MyGame`. Beyond Gymnasium's own methods two of PyMARL
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol, SupportsFloat, cast
 
 import numpy as np
 from pydantic import Field
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostStep, Seen, load_module, shared_reward
-from omg.envs.adapters.makers import is_known, made, maker_of, untold_values
+from omg.envs.adapters.makers import is_known, made, maker_of, method_of, number_of, untold_values
 from omg.envs.base import EnvSpec, GameArgs
 from omg.errors import UserError
+from omg.types import Tree
 
 INSTALL = "pip install 'omg-marl[envs]'"
 _PACKAGES = {"Foraging": "lbforaging", "rware": "rware"}
@@ -27,7 +28,7 @@ class SharedArgs(GameArgs):
     """What the adapters of foreign games have in common."""
 
     key: str = Field(description="name of the game")
-    kwargs: dict[str, Any] = Field({}, description="further arguments of the game, e.g. env_args.kwargs.sight=2")
+    kwargs: Tree = Field({}, description="further arguments of the game, e.g. env_args.kwargs.sight=2")
     common_reward: bool = Field(False, description="one team reward instead of one per seat")
     reward_scalarisation: Literal["sum", "mean"] = Field(
         "sum", description="how common_reward makes one reward of the seats' rewards"
@@ -86,32 +87,57 @@ class GymmaEnv(HostEnv):
         return GymmaGame(_make(self.args), self.args)
 
 
+class GymGame(Protocol):
+    """What is asked of a Gymnasium game of several agents. Ends are one truth value, or one for every seat."""
+
+    @property
+    def observation_space(self) -> object:
+        """A tuple of spaces, one for every seat."""
+        ...
+
+    @property
+    def action_space(self) -> object:
+        """The same for actions."""
+        ...
+
+    def reset(self, *, seed: int) -> tuple[Sequence[object], object]:
+        """Observations of all seats, and an info."""
+        ...
+
+    def step(
+        self, action: list[int]
+    ) -> tuple[Sequence[object], object, bool | Iterable[bool], bool | Iterable[bool], Mapping[str, SupportsFloat]]:
+        """Observations of all seats, rewards, whether it ended, whether it was cut, and an info."""
+        ...
+
+
 class GymmaGame:
     """One Gymnasium game with a list of observations and rewards."""
 
-    def __init__(self, env: Any, args: GymmaArgs) -> None:
+    def __init__(self, env: GymGame, args: GymmaArgs) -> None:
         from omg.envs.adapters.spaces import SeatSpaces
 
         self.env, self.args = env, args
-        inner = env.unwrapped if hasattr(env, "unwrapped") else env
+        # Gymnasium's wrappers do not pass on what is not Gymnasium's.
+        inner = getattr(env, "unwrapped", env)
         if not isinstance(env.observation_space, Iterable) or not isinstance(env.action_space, Iterable):
             raise UserError(
                 f"env_args.key: '{args.key}' has the observation space {env.observation_space} and the action space "
                 f"{env.action_space}. Allowed: games with a tuple of spaces, one for every seat."
             )
         self.seats = SeatSpaces(list(env.observation_space), list(env.action_space), f"env_args.key={args.key}")
-        self._avail = getattr(inner, "get_avail_actions", None)
-        self._state = getattr(inner, "get_state", None)
+        self._avail = method_of(inner, "get_avail_actions")
+        self._state = method_of(inner, "get_state")
         self.limit = args.time_limit
         # lbforaging ends by itself after so many steps, whatever limit is asked for.
-        own_limit = getattr(inner, "_max_episode_steps", None)
-        if isinstance(own_limit, int) and own_limit > 0:
+        own_limit = number_of(inner, "_max_episode_steps")
+        if own_limit is not None and own_limit > 0:
             self.limit = min(self.limit, own_limit)
         self._steps = 0
         state_dim = self.seats.n_agents * self.seats.obs_dim
         if self._state is not None:
             env.reset(seed=0)
-            state_dim = int(np.size(self._state()))
+            state_dim = np.asarray(self._state()).size
         self.spec = EnvSpec(
             name="gymma",
             scenario=scenario_name(args.key),
@@ -143,15 +169,21 @@ class GymmaGame:
 
     def close(self) -> None:
         """See `HostGame`."""
-        if hasattr(self.env, "close"):
-            self.env.close()
+        close = method_of(self.env, "close")
+        if close is not None:
+            close()
 
-    def _see(self, observations: Any) -> Seen:
+    def _see(self, observations: Sequence[object]) -> Seen:
         obs = self.seats.rows(observations)
-        state = obs.ravel() if self._state is None else np.ravel(self._state()).astype(np.float32)
-        return Seen(obs, state, self.seats.legal(None if self._avail is None else self._avail()))
+        state = obs.ravel() if self._state is None else np.asarray(self._state()).ravel().astype(np.float32)
+        if self._avail is None:
+            return Seen(obs, state, self.seats.legal(None))
+        masks = self._avail()
+        if not isinstance(masks, Iterable):
+            raise GameFaultError(f"get_avail_actions() gave {masks!r}, not a mask for every seat")
+        return Seen(obs, state, self.seats.legal(masks))
 
-    def _paid(self, reward: Any) -> np.ndarray | float:
+    def _paid(self, reward: object) -> np.ndarray | float:
         rewards = np.asarray(reward, np.float32)
         if self.args.common_reward:
             return float(rewards) if rewards.ndim == 0 else shared_reward(rewards, self.args.reward_scalarisation)
@@ -171,7 +203,7 @@ def _package_of(name: str) -> str:
     return next((package for begin, package in _PACKAGES.items() if name.startswith(begin)), "")
 
 
-def _make(args: GymmaArgs) -> Any:
+def _make(args: GymmaArgs) -> GymGame:
     try:
         import gymnasium
     except ImportError as error:
@@ -184,9 +216,9 @@ def _make(args: GymmaArgs) -> Any:
         found = load_module("env_args.key", args.key, module, install)
         if hasattr(found, name):
             maker = maker_of("env_args.key", args.key, found, name)
-            return made("env_args.key", args.key, lambda: maker(**args.kwargs))
+            return cast(GymGame, made("env_args.key", args.key, lambda: maker(**args.kwargs)))
 
-    def registered() -> Any:
+    def registered() -> GymGame:
         try:
             return gymnasium.make(name, disable_env_checker=True, max_episode_steps=args.time_limit, **args.kwargs)
         except gymnasium.error.Error as error:

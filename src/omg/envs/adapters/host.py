@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeGuard
 
 import numpy as np
 
@@ -67,10 +67,11 @@ class HostGame(Protocol):
 
 
 class HostEnv:
-    """A configured game that runs in Python processes. Subclasses set `spec` and define `open`."""
+    """A configured game that runs in Python processes and can be no part of a compiled program.
 
-    hosted = True
-    """Marks games that cannot be part of a compiled program."""
+    Subclasses set `spec` and define `open`.
+    """
+
     saves_replays = False
     """Whether its games have `save_replay()`."""
     instead = "take a built-in game"
@@ -87,7 +88,7 @@ class HostEnv:
         """Refused: this game is no JAX program."""
         self._refuse()
 
-    def step(self, key: Array, state: Any, actions: Array) -> NoReturn:
+    def step(self, key: Array, state: object, actions: Array) -> NoReturn:
         """Refused: this game is no JAX program."""
         self._refuse()
 
@@ -99,9 +100,9 @@ class HostEnv:
         )
 
 
-def is_hosted(env: Any) -> bool:
+def is_hosted(env: object) -> TypeGuard[HostEnv]:
     """Whether a game must be played by a host runner."""
-    return bool(getattr(env, "hosted", False))
+    return isinstance(env, HostEnv)
 
 
 def load_module(option: str, given: str, module: str, install: str) -> ModuleType:

@@ -8,9 +8,9 @@ by agent, and Hanabi has a method of its own for masks; both are understood.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,10 @@ from jax import Array
 from pydantic import Field
 
 from omg.envs.adapters.gymma import SharedArgs, scenario_name
-from omg.envs.base import EnvSpec, EnvState, Observation, Outcome
+from omg.envs.adapters.makers import method_of, number_of
+from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.errors import UserError, unknown_name
+from omg.types import PyTree, Tree
 
 INSTALL = "pip install 'omg-marl[jaxmarl]'"
 _WORLD = "world_state"
@@ -44,8 +46,35 @@ class JaxMARLArgs(SharedArgs):
         return "jaxmarl"
 
 
+BySeat: TypeAlias = Mapping[str, PyTree] | Sequence[PyTree] | Array
+"""Values keyed by agent, a tuple of them, or for STORM an array [B, A, ...]."""
+
+
+class JaxGame(Protocol):
+    """What is asked of a game of JaxMARL: pure functions of one game."""
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """Their names, by seat."""
+        ...
+
+    def action_space(self, agent: str) -> object:
+        """What an agent may do; a space with `n` actions."""
+        ...
+
+    def reset(self, key: Array) -> tuple[BySeat, PyTree]:
+        """Observations, and the game's own state."""
+        ...
+
+    def step_env(
+        self, key: Array, state: PyTree, actions: dict[str, Array]
+    ) -> tuple[BySeat, PyTree, BySeat, Mapping[str, Array], Mapping[str, Array]]:
+        """Observations, the next state, rewards, who is at an end, and infos; starts no new game by itself."""
+        ...
+
+
 class _World(NamedTuple):
-    inner: Any
+    inner: PyTree
     """The games' own states, [B, ...]."""
     steps: Array
     """[B] int32."""
@@ -72,7 +101,7 @@ def build_jaxmarl(args: JaxMARLArgs) -> JaxMARLEnv:
     return JaxMARLEnv(game, args)
 
 
-def _named_values(key: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _named_values(key: str, kwargs: Tree) -> Tree:
     """Arguments of a game; JaxMARL wants objects where a command line has names: SMAX's maps, Overcooked's layouts."""
     for argument, known in (("scenario", _smax_maps), ("layout", _overcooked_layouts)):
         name = kwargs.get(argument)
@@ -83,7 +112,7 @@ def _named_values(key: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     return kwargs
 
 
-def _smax_maps(key: str) -> Mapping[str, Any] | None:
+def _smax_maps(key: str) -> Mapping[str, object] | None:
     if "SMAX" not in key:
         return None
     from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
@@ -91,7 +120,7 @@ def _smax_maps(key: str) -> Mapping[str, Any] | None:
     return MAP_NAME_TO_SCENARIO
 
 
-def _overcooked_layouts(key: str) -> Mapping[str, Any] | None:
+def _overcooked_layouts(key: str) -> Mapping[str, object] | None:
     if key != "overcooked":  # The second version takes names.
         return None
     from jaxmarl.environments.overcooked import overcooked_layouts
@@ -107,17 +136,17 @@ class JaxMARLEnv:
     Battles against a built-in enemy (SMAX) have the metric `battle_won`.
     """
 
-    def __init__(self, game: Any, args: JaxMARLArgs) -> None:
+    def __init__(self, game: JaxGame, args: JaxMARLArgs) -> None:
         self.game, self.args = game, args
         self.names = list(game.agents)
         self.counts = [_count_of(game.action_space(name), name, args.key) for name in self.names]
         keys = jax.ShapeDtypeStruct((1, 2), jnp.uint32)
         observations, states = jax.eval_shape(jax.vmap(game.reset), keys)
         widths = [view.shape[1] for view in jax.eval_shape(self._views, observations)]
-        self.has_world = isinstance(observations, Mapping) and _WORLD in observations
-        self.has_enemy = hasattr(game, "enemy_agents")
-        self.mask_method = self._find_mask_method(states)
-        world_dim = int(np.prod(observations[_WORLD].shape)) if self.has_world else len(self.names) * max(widths)
+        self.allies = number_of(game, "num_allies") if hasattr(game, "enemy_agents") else None
+        self.masks = self._find_masks(states)
+        world = self._world(observations)
+        world_dim = len(self.names) * max(widths) if world is None else int(np.prod(world.shape))
         limit = args.time_limit or _own_limit(game)
         if limit is None:
             raise UserError(
@@ -132,16 +161,16 @@ class JaxMARLEnv:
             state_dim=world_dim,
             episode_limit=int(limit),
             reward_per_agent=not args.common_reward,
-            metrics=(*args.metrics, *((_WON,) if self.has_enemy else ())),
-            success_metric=_WON if self.has_enemy else "return",
+            metrics=(*args.metrics, *(() if self.allies is None else (_WON,))),
+            success_metric="return" if self.allies is None else _WON,
         )
 
-    def reset(self, key: Array, num_envs: int) -> tuple[EnvState, Observation]:
+    def reset(self, key: Array, num_envs: int) -> tuple[_World, Observation]:
         """See `Env.reset`."""
         observations, inner = jax.vmap(self.game.reset)(jax.random.split(key, num_envs))
         return _World(inner, jnp.zeros(num_envs, jnp.int32)), self._see(observations, inner)
 
-    def step(self, key: Array, state: EnvState, actions: Array) -> tuple[EnvState, Observation, Outcome]:
+    def step(self, key: Array, state: _World, actions: Array) -> tuple[_World, Observation, Outcome]:
         """See `Env.step`."""
         games = actions.shape[0]
         chosen = {name: actions[:, seat] for seat, name in enumerate(self.names)}
@@ -151,23 +180,24 @@ class JaxMARLEnv:
         over, at_limit = dones[_EVERYBODY].reshape(games), steps >= self.spec.episode_limit
         cut = at_limit if self.args.cut_at_limit else at_limit & ~over
         metrics = {name: _per_game(infos, name, games, self.args.key) for name in self.args.metrics}
-        if self.has_enemy:
-            metrics[_WON] = self._won(inner)
+        if self.allies is not None:
+            metrics[_WON] = self._won(inner, self.allies)
         outcome = Outcome(self._paid(rewards, games), over & ~cut, cut, metrics)
         return _World(inner, steps), self._see(observations, inner), outcome
 
-    def _find_mask_method(self, states: Any) -> str | None:
+    def _find_masks(self, states: PyTree) -> Callable[[PyTree], BySeat] | None:
         """The method that says which actions are legal, if any; JaxMARL's base class has one that only raises."""
         for name in _MASKS:
-            if hasattr(self.game, name):
+            if (method := method_of(self.game, name)) is not None:
+                masks: Callable[[PyTree], BySeat] = jax.vmap(method)
                 try:
-                    jax.eval_shape(jax.vmap(getattr(self.game, name)), states)
+                    jax.eval_shape(masks, states)
                 except NotImplementedError:
                     continue
-                return name
+                return masks
         return None
 
-    def _views(self, observations: Any) -> list[Array]:
+    def _views(self, observations: BySeat) -> list[Array]:
         """What each seat sees, flat, seats times [B, width]."""
         if isinstance(observations, Mapping) and self.names[0] not in observations:
             # STORM: [B, A, ...] and [B, features, A].
@@ -175,27 +205,34 @@ class JaxMARLEnv:
             return [_flat((seen[:, seat], carried[:, :, seat])) for seat in range(len(self.names))]
         return [_flat(view) for view in _by_seat(observations, self.names)]
 
-    def _won(self, inner: Any) -> Array:
+    @staticmethod
+    def _won(inner: PyTree, count: int) -> Array:
         """[B], 1 for battles in which only allies are left, as JaxMARL counts them."""
         alive = inner.state.unit_alive
-        allies, enemies = alive[:, : self.game.num_allies], alive[:, self.game.num_allies :]
-        return (allies.any(axis=1) & ~enemies.any(axis=1)).astype(jnp.float32)
+        won: Array = alive[:, :count].any(axis=1) & ~alive[:, count:].any(axis=1)
+        return won.astype(jnp.float32)
 
-    def _see(self, observations: Any, inner: Any) -> Observation:
+    def _see(self, observations: BySeat, inner: PyTree) -> Observation:
         obs = jnp.stack([_padded(view, self.spec.obs_dim) for view in self._views(observations)], axis=1)
         games = obs.shape[0]
-        world = observations[_WORLD] if self.has_world else obs
+        world = self._world(observations)
+        world = obs if world is None else world
         has_action = jnp.arange(self.spec.n_actions) < jnp.array(self.counts)[:, None]
         avail = jnp.broadcast_to(has_action, (games, *has_action.shape))
-        if self.mask_method is not None:
-            masks = _by_seat(jax.vmap(getattr(self.game, self.mask_method))(inner), self.names)
+        if self.masks is not None:
+            masks = _by_seat(self.masks(inner), self.names)
             avail = avail & (jnp.stack([_padded(mask, self.spec.n_actions) for mask in masks], axis=1) > 0)
             # A game that is over may leave a seat without any action; a mask is never empty here.
             nothing = ~avail.any(axis=-1)
             avail = avail.at[..., 0].set(avail[..., 0] | nothing)
         return Observation(obs, world.reshape(games, -1).astype(jnp.float32), avail)
 
-    def _paid(self, rewards: Any, games: int) -> Array:
+    @staticmethod
+    def _world(observations: BySeat) -> Array | None:
+        """The games' `world_state`, where observations have one."""
+        return observations.get(_WORLD) if isinstance(observations, Mapping) else None
+
+    def _paid(self, rewards: BySeat, games: int) -> Array:
         each = jnp.stack([reward.reshape(games) for reward in _by_seat(rewards, self.names)], axis=1)
         each = each.astype(jnp.float32)
         if not self.args.common_reward:
@@ -203,19 +240,19 @@ class JaxMARLEnv:
         return each.sum(axis=1) if self.args.reward_scalarisation == "sum" else each.mean(axis=1)
 
 
-def _count_of(space: Any, name: str, key: str) -> int:
-    if not hasattr(space, "n"):
+def _count_of(space: object, name: str, key: str) -> int:
+    count = number_of(space, "n")
+    if count is None:
         raise UserError(f"env_args.key: in '{key}' {name} has the action space {space}. Allowed: Discrete.")
-    return int(space.n)
+    return count
 
 
-def _own_limit(game: Any) -> int | None:
+def _own_limit(game: JaxGame) -> int | None:
     """Steps of a game's episode; some count them as rounds of rounds."""
-    if hasattr(game, "max_steps"):
-        return int(game.max_steps)
-    if hasattr(game, "num_inner_steps") and hasattr(game, "num_outer_steps"):
-        return int(game.num_inner_steps * game.num_outer_steps)
-    return None
+    inner, outer = number_of(game, "num_inner_steps"), number_of(game, "num_outer_steps")
+    rounds = None if inner is None or outer is None else inner * outer
+    limit = number_of(game, "max_steps")
+    return rounds if limit is None else limit
 
 
 def _scenario(args: JaxMARLArgs) -> str:
@@ -224,14 +261,16 @@ def _scenario(args: JaxMARLArgs) -> str:
     return scenario_name("_".join((args.key, *named)))
 
 
-def _by_seat(values: Any, names: Sequence[Any]) -> list[Any]:
+def _by_seat(values: BySeat, names: Sequence[str]) -> list[PyTree]:
     """A list by seat from values keyed by agent, a tuple, or an array [B, A, ...]."""
     if isinstance(values, Mapping):
         return [values[name] for name in names]
-    return list(values) if isinstance(values, list | tuple) else [values[:, seat] for seat in range(len(names))]
+    if isinstance(values, Array):
+        return [values[:, seat] for seat in range(len(names))]
+    return list(values)
 
 
-def _flat(values: Any) -> Array:
+def _flat(values: PyTree) -> Array:
     """All arrays [B, ...] of a seat's observation in a row, [B, width] float32."""
     leaves = [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in jax.tree.leaves(values)]
     return jnp.concatenate(leaves, axis=1)
@@ -242,7 +281,7 @@ def _padded(values: Array, width: int) -> Array:
     return jnp.pad(values.astype(jnp.float32), ((0, 0), (0, width - values.shape[1])))
 
 
-def _per_game(infos: dict[str, Any], name: str, games: int, key: str) -> Array:
+def _per_game(infos: Mapping[str, Array], name: str, games: int, key: str) -> Array:
     """A metric [B] from the infos, the mean over seats where each has its own."""
     if name not in infos:
         known = ", ".join(sorted(infos)) or "none"

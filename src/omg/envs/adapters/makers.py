@@ -11,9 +11,12 @@ import sys
 import typing
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 from omg.errors import UserError
+from omg.types import Json, PyTree
+
+Made = TypeVar("Made")
 
 KNOWN_MODULES = (
     "lbforaging",
@@ -34,7 +37,7 @@ def is_known(module: str) -> bool:
     return any(module == known or module.startswith(f"{known}.") for known in KNOWN_MODULES)
 
 
-def maker_of(option: str, given: str, module: ModuleType, name: str) -> Callable[..., Any]:
+def maker_of(option: str, given: str, module: ModuleType, name: str) -> Callable[..., object]:
     """The class or function `name` of a module, if it is one that makes games.
 
     Args:
@@ -46,7 +49,7 @@ def maker_of(option: str, given: str, module: ModuleType, name: str) -> Callable
     Raises:
         UserError: it is anything else; it was not called.
     """
-    maker = getattr(module, name)
+    maker: Callable[..., object] = getattr(module, name)
     if not _makes_games(module, name, maker):
         raise UserError(
             f"{option}: got '{given}', which is no game. Allowed: a class with the methods {' and '.join(_METHODS)}, a "
@@ -55,7 +58,7 @@ def maker_of(option: str, given: str, module: ModuleType, name: str) -> Callable
     return maker
 
 
-def made(option: str, given: str, make: Callable[[], Any]) -> Any:
+def made(option: str, given: str, make: Callable[[], Made]) -> Made:
     """What `make` returns: a game of another package, whose faults become one message.
 
     Raises:
@@ -70,7 +73,24 @@ def made(option: str, given: str, make: Callable[[], Any]) -> Any:
         raise UserError(f"{option}: '{given}' cannot be made: {type(error).__name__}: {said}") from error
 
 
-def _makes_games(module: ModuleType, name: str, maker: Any) -> bool:
+def method_of(game: object, name: str) -> Callable[..., PyTree] | None:
+    """A method that the games of other packages may have or not; None without it.
+
+    Whatever they promise, they say so by having it: there is no class that all of them share.
+    """
+    found = getattr(game, name, None)
+    return found if callable(found) else None
+
+
+def number_of(game: object, name: str) -> int | None:
+    """A whole number that the games of other packages may have or not; None without it."""
+    try:
+        return int(getattr(game, name))
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _makes_games(module: ModuleType, name: str, maker: object) -> bool:
     if inspect.isclass(maker):
         return _is_game(maker)
     own_package = module.__name__.partition(".")[0]
@@ -84,11 +104,11 @@ def _makes_games(module: ModuleType, name: str, maker: Any) -> bool:
         return False
 
 
-def _is_game(kind: Any) -> bool:
+def _is_game(kind: object) -> bool:
     return inspect.isclass(kind) and all(callable(getattr(kind, method, None)) for method in _METHODS)
 
 
-def untold_values(values: Any, where: str = "") -> Iterator[str]:
+def untold_values(values: Json, where: str = "") -> Iterator[str]:
     """The arguments of a game that a stranger's file must not give: paths, and sizes that could fill the memory.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from omg.envs.adapters.single import SingleGame
@@ -63,8 +61,8 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
         return self.action_spaces[agent]
 
     def reset(
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, AgentObservation], dict[str, dict[str, Any]]]:
+        self, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[dict[str, AgentObservation], dict[str, dict[str, float]]]:
         """Starts the next episode, or the first of another `seed`; there are no options to set."""
         if seed is not None:
             self._game.restart(seed)
@@ -75,7 +73,7 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
     def step(
         self, actions: dict[str, int]
     ) -> tuple[
-        dict[str, AgentObservation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
+        dict[str, AgentObservation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, float]]
     ]:
         """Plays one step; returns observations, rewards, terminations, truncations and infos by agent."""
         strangers = sorted(set(actions) - set(self.possible_agents))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class PyMARLEnv:
         self._game.reset()
         return self.get_obs(), self.get_state()
 
-    def step(self, actions: Sequence[int]) -> tuple[float, bool, dict[str, Any]]:
+    def step(self, actions: Sequence[int]) -> tuple[float, bool, dict[str, float]]:
         """Plays one step.
 
         Args:
@@ -126,10 +125,10 @@ class PyMARLEnv:
             "`omg evaluate RUN` plays a trained agent and prints its results."
         )
 
-    def _play(self, actions: Sequence[int]) -> tuple[Outcome, dict[str, Any]]:
+    def _play(self, actions: Sequence[int]) -> tuple[Outcome, dict[str, float]]:
         """One step, with one reward per seat [A], and the info that every runner reads."""
         outcome = self._game.step(self._checked(actions))
-        info: dict[str, Any] = {name: float(value) for name, value in outcome.metrics.items()}
+        info: dict[str, float] = {name: float(value) for name, value in outcome.metrics.items()}
         if outcome.truncated:
             info["episode_limit"] = True
         if self._game.over:

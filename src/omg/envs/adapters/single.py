@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,9 @@ import numpy as np
 from jax import Array
 
 from omg.envs.adapters.host import Seen
-from omg.envs.base import Env, EnvState, Observation, Outcome
+from omg.envs.base import AnyEnv, EnvState, Observation, Outcome
+
+Part = TypeVar("Part", Observation, Outcome)
 
 
 class SingleGame:
@@ -21,7 +23,7 @@ class SingleGame:
     `seed`: the same seed and actions give the same episodes.
     """
 
-    def __init__(self, env: Env, seed: int) -> None:
+    def __init__(self, env: AnyEnv, seed: int) -> None:
         self.env = env
         self.spec = env.spec
         self.over = True
@@ -62,18 +64,19 @@ class SingleGame:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reset(env: Env, key: Array) -> tuple[Array, EnvState, Observation]:
+def _reset(env: AnyEnv, key: Array) -> tuple[Array, EnvState, Observation]:
     key, own = jax.random.split(key)
     state, observation = env.reset(own, 1)
     return key, state, _without_batch(observation)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _step(env: Env, key: Array, state: EnvState, actions: Array) -> tuple[Array, EnvState, Observation, Outcome]:
+def _step(env: AnyEnv, key: Array, state: EnvState, actions: Array) -> tuple[Array, EnvState, Observation, Outcome]:
     key, own = jax.random.split(key)
     state, observation, outcome = env.step(own, state, actions[None])
     return key, state, _without_batch(observation), _without_batch(outcome)
 
 
-def _without_batch(tree: Any) -> Any:
-    return jax.tree.map(lambda array: array[0], tree)
+def _without_batch(tree: Part) -> Part:
+    single: Part = jax.tree.map(lambda array: array[0], tree)
+    return single

@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -59,6 +60,45 @@ def starcraft_missing() -> str | None:
             f"SC2PATH to its folder, and put SMAC's maps into its folder Maps/SMAC_Maps."
         )
     return None
+
+
+class StarCraft(Protocol):
+    """What is asked of SMAC's `StarCraft2Env`."""
+
+    timeouts: int
+    """Episodes that its time limit has ended so far."""
+
+    def get_env_info(self) -> Mapping[str, int]:
+        """Sizes of the game."""
+        ...
+
+    def reset(self) -> object:
+        """Starts an episode."""
+        ...
+
+    def step(self, actions: Sequence[int]) -> tuple[float, bool, Mapping[str, float]]:
+        """Reward, whether the episode is over, and an info."""
+        ...
+
+    def get_obs(self) -> Sequence[np.ndarray]:
+        """What every unit sees."""
+        ...
+
+    def get_state(self) -> np.ndarray:
+        """The global state."""
+        ...
+
+    def get_avail_actions(self) -> Sequence[Sequence[int]]:
+        """Legal actions of every unit."""
+        ...
+
+    def save_replay(self) -> object:
+        """Writes the last episode to a file."""
+        ...
+
+    def close(self) -> object:
+        """Ends the game."""
+        ...
 
 
 class RealBattle(HostEnv):
@@ -110,7 +150,7 @@ class RealGame:
 
     def __init__(self, args: BattleArgs, spec: EnvSpec) -> None:
         self.args, self.spec = args, spec
-        self._env: Any = None
+        self._env: StarCraft | None = None
         self._steps = 0
         self._timeouts = 0
 
@@ -118,20 +158,22 @@ class RealGame:
         """Starts an episode. The game takes a seed only when it is started, so `seed` counts at the first reset."""
         if self._env is None:
             self._env = make_starcraft(self.args, seed)
-        self._steps, self._timeouts = 0, int(getattr(self._env, "timeouts", 0))
+        self._steps, self._timeouts = 0, self._env.timeouts
         self._env.reset()
-        return self._see()
+        return self._see(self._env)
 
     def step(self, actions: np.ndarray) -> HostStep:
         """See `HostGame`."""
+        if self._env is None:
+            raise GameFaultError("StarCraft II has not been started: call reset() first")
         reward, over, info = self._env.step([int(action) for action in actions])
         self._steps += 1
         if over and "battle_won" not in info:
             raise GameFaultError("StarCraft II crashed")
-        by_limit = int(getattr(self._env, "timeouts", 0)) > self._timeouts or bool(info.get("episode_limit"))
+        by_limit = self._env.timeouts > self._timeouts or bool(info.get("episode_limit"))
         cut = (over and by_limit) or (not over and self._steps >= self.spec.episode_limit)
         metrics = [float(info.get(name, 0.0)) for name in METRICS]
-        return HostStep(self._see(), float(reward), bool(over) and not cut, cut, metrics)
+        return HostStep(self._see(self._env), float(reward), bool(over) and not cut, cut, metrics)
 
     def save_replay(self) -> None:
         """Writes the replay of the episode just played to `replay_dir`, or to the game's own folder."""
@@ -143,13 +185,14 @@ class RealGame:
         if self._env is not None:
             self._env.close()
 
-    def _see(self) -> Seen:
-        obs = np.asarray(self._env.get_obs(), np.float32)
-        state = np.asarray(self._env.get_state(), np.float32)
-        return Seen(obs, state, np.asarray(self._env.get_avail_actions(), bool))
+    @staticmethod
+    def _see(env: StarCraft) -> Seen:
+        obs = np.asarray(env.get_obs(), np.float32)
+        state = np.asarray(env.get_state(), np.float32)
+        return Seen(obs, state, np.asarray(env.get_avail_actions(), bool))
 
 
-def make_starcraft(args: BattleArgs, seed: int | None) -> Any:
+def make_starcraft(args: BattleArgs, seed: int | None) -> StarCraft:
     """SMAC's `StarCraft2Env` with the options of `sc2`; starts no game yet."""
     if args.replay_prefix:
         file_name("env_args.replay_prefix", args.replay_prefix)
@@ -159,6 +202,7 @@ def make_starcraft(args: BattleArgs, seed: int | None) -> Any:
             del given[name]
     module = importlib.import_module("smac.env")
     try:
-        return module.StarCraft2Env(map_name=args.map_name, seed=seed, **given)
+        made: StarCraft = module.StarCraft2Env(map_name=args.map_name, seed=seed, **given)
     except TypeError as error:
         raise UserError(f"env_args: the installed SMAC does not take these options: {error}.") from error
+    return made

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -23,7 +22,7 @@ except ImportError as error:
 class SeatSpaces:
     """The spaces of A seats."""
 
-    def __init__(self, observations: Sequence[Any], actions: Sequence[Any], name: str) -> None:
+    def __init__(self, observations: Sequence[spaces.Space], actions: Sequence[spaces.Space], name: str) -> None:
         """Measures the spaces.
 
         Args:
@@ -31,23 +30,25 @@ class SeatSpaces:
             actions: one `Discrete` space per seat.
             name: of the game, for messages.
         """
+        discrete = []
         for seat, space in enumerate(actions):
             if not isinstance(space, spaces.Discrete):
                 raise UserError(f"{name}: seat {seat} has the action space {space}. Allowed: Discrete.")
+            discrete.append(space)
         self.observations = [_seen_part(space) for space in observations]
         self.widths = [spaces.flatdim(space) for space in self.observations]
-        self.counts = [int(space.n) for space in actions]
-        self.first_actions = [int(space.start) for space in actions]
+        self.counts = [int(space.n) for space in discrete]
+        self.first_actions = [int(space.start) for space in discrete]
         self.n_agents = len(self.widths)
         self.obs_dim, self.n_actions = max(self.widths), max(self.counts)
         # Flat boxes, the usual case, are copied as they are: `spaces.flatten` takes longer than a small game's step.
         self._plain = [isinstance(space, spaces.Box) for space in self.observations]
-        self._alike = all(self._plain) and {len(space.shape) for space in self.observations} == {1}
+        self._alike = all(self._plain) and {len(space.shape or ()) for space in self.observations} == {1}
         self._alike = self._alike and len(set(self.widths)) == 1
         self.all_legal = np.arange(self.n_actions) < np.array(self.counts)[:, None]
         """[A, U] bool, the actions that a seat has at all."""
 
-    def rows(self, observations: Sequence[Any]) -> np.ndarray:
+    def rows(self, observations: Sequence[object]) -> np.ndarray:
         """Observations of all seats as [A, O] float32; None for a seat that sees nothing (zeros)."""
         if len(observations) != self.n_agents:
             raise GameFaultError(f"{len(observations)} observations for {self.n_agents} seats")
@@ -70,7 +71,7 @@ class SeatSpaces:
             table[seat, : row.size] = row
         return table
 
-    def legal(self, masks: Sequence[Any] | None) -> np.ndarray:
+    def legal(self, masks: Iterable[object] | None) -> np.ndarray:
         """Legal actions [A, U] bool from one mask per seat, each as long as that seat's actions; None: all."""
         if masks is None:
             return self.all_legal
@@ -88,7 +89,7 @@ class SeatSpaces:
         return [int(action) + first for action, first in zip(actions, self.first_actions, strict=True)]
 
 
-def _seen_part(space: Any) -> Any:
+def _seen_part(space: spaces.Space) -> spaces.Space:
     """The part of an observation space that is observed, without the mask beside it."""
     if isinstance(space, spaces.Dict) and "observation" in space.spaces:
         return space.spaces["observation"]

@@ -6,7 +6,8 @@ only play action 0. Masks are taken from the observation (`action_mask`) or from
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, SupportsFloat, cast
 
 import numpy as np
 from pydantic import Field
@@ -16,6 +17,11 @@ from omg.envs.adapters.host import GameFaultError, HostEnv, HostStep, Seen, load
 from omg.envs.adapters.makers import made, maker_of
 from omg.envs.base import EnvSpec
 from omg.errors import UserError
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Space
+
+Infos = Mapping[str, Mapping[str, SupportsFloat]]
 
 
 class PettingZooArgs(SharedArgs):
@@ -53,13 +59,54 @@ class ParallelZooEnv(HostEnv):
                 f"parallel_env(), or module:function."
             )
         maker = maker_of("env_args.key", key, found, name)
-        return ParallelZooGame(made("env_args.key", key, lambda: maker(**self.args.kwargs)), self.args)
+        game = made("env_args.key", key, lambda: maker(**self.args.kwargs))
+        return ParallelZooGame(cast(ZooGame, game), self.args)
+
+
+class ZooGame(Protocol):
+    """What is asked of a PettingZoo parallel environment; names are those of its agents."""
+
+    @property
+    def possible_agents(self) -> Sequence[str]:
+        """Who may take part."""
+        ...
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """Who takes part at the moment."""
+        ...
+
+    def observation_space(self, agent: str) -> Space:
+        """What an agent may see."""
+        ...
+
+    def action_space(self, agent: str) -> Space:
+        """What an agent may do."""
+        ...
+
+    def reset(self, *, seed: int) -> tuple[Mapping[str, object], Infos]:
+        """Observations and infos."""
+        ...
+
+    def step(
+        self, actions: dict[str, int]
+    ) -> tuple[Mapping[str, object], Mapping[str, float], Mapping[str, bool], Mapping[str, bool], Infos]:
+        """Observations, rewards, who is at an end, who was cut, and infos."""
+        ...
+
+    def state(self) -> np.ndarray:
+        """The global state; `NotImplementedError` where there is none."""
+        ...
+
+    def close(self) -> None:
+        """Frees what it holds."""
+        ...
 
 
 class ParallelZooGame:
     """One PettingZoo game."""
 
-    def __init__(self, env: Any, args: PettingZooArgs) -> None:
+    def __init__(self, env: ZooGame, args: PettingZooArgs) -> None:
         from omg.envs.adapters.spaces import SeatSpaces
 
         self.env, self.args = env, args
@@ -117,7 +164,7 @@ class ParallelZooGame:
         """See `HostGame`."""
         self.env.close()
 
-    def _see(self, observations: dict[Any, Any], infos: dict[Any, Any]) -> Seen:
+    def _see(self, observations: Mapping[str, object], infos: Infos) -> Seen:
         strangers = [name for name in observations if name not in self.names]
         if strangers:
             raise GameFaultError(f"an observation for {strangers[0]!r}, who is none of the possible agents")
@@ -132,8 +179,8 @@ class ParallelZooGame:
             mask = _mask_of(observations.get(name), infos.get(name))
             avail[seat] = self.seats.all_legal[seat]
             if mask is not None:
-                if np.size(mask) != self.seats.counts[seat]:
-                    raise GameFaultError(f"'{name}' has a mask of {np.size(mask)} actions")
+                if mask.size != self.seats.counts[seat]:
+                    raise GameFaultError(f"'{name}' has a mask of {mask.size} actions")
                 avail[seat, : self.seats.counts[seat]] = np.asarray(mask, bool)
         return Seen(obs, state, avail)
 
@@ -145,15 +192,15 @@ class ParallelZooGame:
         except (NotImplementedError, AttributeError):
             return False, self.seats.n_agents * self.seats.obs_dim
 
-    def _measured(self, metric: str, infos: dict[Any, Any]) -> float:
+    def _measured(self, metric: str, infos: Infos) -> float:
         values = [float(info[metric]) for info in infos.values() if metric in info]
         return float(np.mean(values)) if values else 0.0
 
 
-def _mask_of(observation: Any, info: Any) -> Any:
+def _mask_of(observation: object, info: object) -> np.ndarray | None:
     for source in (observation, info):
         if isinstance(source, dict) and "action_mask" in source:
-            return source["action_mask"]
+            return np.asarray(source["action_mask"])
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -56,7 +56,7 @@ class BattleArgs(GameArgs):
 
     @model_validator(mode="before")
     @classmethod
-    def _numbers_as_text(cls, values: Any) -> Any:
+    def _numbers_as_text(cls, values: object) -> object:
         # PyMARL users write difficulty=7 as often as difficulty="7".
         if isinstance(values, dict) and isinstance(values.get("difficulty"), int):
             values = {**values, "difficulty": str(values["difficulty"])}

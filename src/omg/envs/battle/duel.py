@@ -7,7 +7,7 @@ home team has the west in battles of even number and the east in the others, so 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from omg.envs.battle.args import BattleArgs
 from omg.envs.battle.env import Battle, World
 from omg.envs.battle.maps import MAPS, BattleMap, Force
 from omg.errors import UserError
+
+Result = TypeVar("Result", Observation, Outcome)
 
 
 def equal_sides(battle_map: BattleMap) -> bool:
@@ -75,14 +77,15 @@ class Duel:
         return Outcome(reward, outcome.terminated, outcome.truncated, metrics)
 
     @staticmethod
-    def _by_team(west: Any, east: Any) -> Any:
+    def _by_team(west: Result, east: Result) -> Result:
         """Two trees of [B, ...] by side -> one of [2B, ...] by team."""
 
         def join(west: Array, east: Array) -> Array:
             swapped = _swapped(west.shape[0]).reshape(-1, *(1,) * (west.ndim - 1))
             return jnp.concatenate([jnp.where(swapped, east, west), jnp.where(swapped, west, east)])
 
-        return jax.tree.map(join, west, east)
+        joined: Result = jax.tree.map(join, west, east)
+        return joined
 
 
 def _swapped(battles: int) -> Array:

@@ -12,18 +12,20 @@ from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.battle import starts
 from omg.envs.battle.args import BattleArgs
 from omg.envs.battle.maps import MAPS
-from omg.envs.battle.observe import EAST, WEST, View, global_state, observations, orders_from_actions
-from omg.envs.battle.physics import Orders, Side
+from omg.envs.battle.observe import EAST, WEST, Layout, global_state, observations, orders_from_actions
+from omg.envs.battle.physics import Orders, Units
 from omg.envs.battle.reward import Rewards
-from omg.envs.battle.simulate import Rules, play_ticks
+from omg.envs.battle.scene import battle_scenery
+from omg.envs.battle.simulate import BattleRules, play_ticks
 from omg.envs.battle.units import START_ENERGY, SideTable
+from omg.envs.scenes import Scenery
 
 
 class World(NamedTuple):
     """The state of a batch of battles; batch axis last."""
 
-    ally: Side
-    enemy: Side
+    ally: Units
+    enemy: Units
     ally_target: Array
     """[n, B] int32, whom a scripted unit attacks (-1: nobody)."""
     enemy_target: Array
@@ -49,17 +51,17 @@ class Battle:
         battle_map = MAPS[args.map_name]
         limit = args.episode_limit or battle_map.episode_limit
         self.args = args
-        self.rules = Rules(battle_map, args.step_mul)
-        self.view = View(self.rules.ally, self.rules.enemy, battle_map, args, limit)
-        self.enemy_view = View(self.rules.enemy, self.rules.ally, battle_map, args, limit)
+        self.rules = BattleRules(battle_map, args.step_mul)
+        self.layout = Layout(self.rules.ally, self.rules.enemy, battle_map, args, limit)
+        self.enemy_layout = Layout(self.rules.enemy, self.rules.ally, battle_map, args, limit)
         self.rewards = Rewards(args, self.rules.enemy)
         self.spec = EnvSpec(
             name="sc2",
             scenario=args.map_name,
             n_agents=self.rules.ally.n,
-            n_actions=self.view.n_actions,
-            obs_dim=self.view.obs_dim,
-            state_dim=self.view.state_dim,
+            n_actions=self.layout.n_actions,
+            obs_dim=self.layout.obs_dim,
+            state_dim=self.layout.state_dim,
             episode_limit=limit,
             metrics=("battle_won", "dead_allies", "dead_enemies"),
             success_metric="battle_won",
@@ -111,29 +113,33 @@ class Battle:
         world, outcome = self._advance(key, state, actions.astype(jnp.int32).T, None, enemy)
         return world, self.observe(world), self.observe_enemies(world), outcome
 
+    def scenery(self) -> Scenery[World]:
+        """See `omg.envs.scenes.Shown`."""
+        return battle_scenery(self.rules)
+
     def observe(self, world: World) -> Observation:
         """What the allies see."""
-        return self._observe(self.view, world.ally, world.enemy, world.ally_last, world.time)
+        return self._observe(self.layout, world.ally, world.enemy, world.ally_last, world.time)
 
     def observe_enemies(self, world: World) -> Observation:
         """What the enemies see, mirrored so that they too face east; shapes follow the enemy's numbers."""
         me, other = (side._replace(x=-side.x) for side in (world.enemy, world.ally))
-        return self._observe(self.enemy_view, me, other, world.enemy_last, world.time)
+        return self._observe(self.enemy_layout, me, other, world.enemy_last, world.time)
 
     @staticmethod
-    def _observe(view: View, me: Side, other: Side, last: Array, time: Array) -> Observation:
-        obs, legal = observations(view, me, other, last, time)
-        state = global_state(view, me, other, last, time, obs)
+    def _observe(layout: Layout, me: Units, other: Units, last: Array, time: Array) -> Observation:
+        obs, legal = observations(layout, me, other, last, time)
+        state = global_state(layout, me, other, last, time, obs)
         return Observation(obs.transpose(2, 0, 1), state.T, legal.transpose(2, 0, 1))
 
     def _advance(
         self, key: Array, world: World, ally_actions: Array, ally_script: Orders | None, enemy_actions: Array | None
     ) -> tuple[World, Outcome]:
-        ally_orders = ally_script or orders_from_actions(self.view, world.ally, ally_actions)
+        ally_orders = ally_script or orders_from_actions(self.layout, world.ally, ally_actions)
         if enemy_actions is None:
             enemy_orders = self._script(world, 1)
         else:
-            enemy_orders = orders_from_actions(self.enemy_view, world.enemy, _mirror(enemy_actions))
+            enemy_orders = orders_from_actions(self.enemy_layout, world.enemy, _mirror(enemy_actions))
         scripted = (ally_script is not None, enemy_actions is None)
         ally, enemy, ally_attack, enemy_attack = play_ticks(
             self.rules, key, world.ally, world.enemy, ally_orders, enemy_orders, scripted
@@ -176,18 +182,18 @@ class Battle:
             heal=jnp.zeros((len(table.healers), table.n, batch), bool),
         )
 
-    def result(self, ally: Side, enemy: Side) -> tuple[Array, Array, Array]:
+    def result(self, ally: Units, enemy: Units) -> tuple[Array, Array, Array]:
         """(won, lost, over), each [B] bool. A side with only healers left is beaten; both beaten is a draw."""
         ally_stands = jnp.any(ally.alive & self.rules.ally.combat[:, None], axis=0)
         enemy_stands = jnp.any(enemy.alive & self.rules.enemy.combat[:, None], axis=0)
         return ally_stands & ~enemy_stands, enemy_stands & ~ally_stands, ~(ally_stands & enemy_stands)
 
 
-def _fresh(table: SideTable, x: Array, y: Array) -> Side:
+def _fresh(table: SideTable, x: Array, y: Array) -> Units:
     full = jnp.zeros_like(x, jnp.float32)
     energy = np.zeros((table.n, 1), np.float32)
     energy[list(table.healers)] = START_ENERGY
-    return Side(x, y, full + table.hp, full + table.shield, full, full + energy, full)
+    return Units(x, y, full + table.hp, full + table.shield, full, full + energy, full)
 
 
 def _chosen(attack: Array) -> Array:

@@ -12,7 +12,7 @@ from jax import Array
 
 from omg.envs.battle.args import BattleArgs
 from omg.envs.battle.maps import BattleMap
-from omg.envs.battle.physics import Orders, Pairs, Side, pairs_between
+from omg.envs.battle.physics import Offsets, Orders, Units, pairs_between
 from omg.envs.battle.units import MAX_ENERGY, SideTable
 
 SIGHT_RANGE = 9.0
@@ -21,7 +21,7 @@ NO_OP, STOP, NORTH, SOUTH, EAST, WEST = range(6)
 FIRST_TARGET = 6
 
 
-class View:
+class Layout:
     """The fixed part of one side's view: tables, options and sizes."""
 
     def __init__(
@@ -53,82 +53,82 @@ class View:
         return size + (1 if self.args.state_timestep_number else 0)
 
 
-def legal_actions(view: View, me: Side, other: Side, pairs: Pairs) -> Array:
+def legal_actions(layout: Layout, me: Units, other: Units, pairs: Offsets) -> Array:
     """The action mask [n, U, B] bool: no-op for the dead only, moves inside the field, targets in shooting range."""
     alive = me.alive
-    step = view.args.move_amount / 2
+    step = layout.args.move_amount / 2
     moves = [
-        me.y + step < view.map.half_height,
-        me.y - step > -view.map.half_height,
-        me.x + step < view.map.half_width,
-        me.x - step > -view.map.half_width,
+        me.y + step < layout.map.half_height,
+        me.y - step > -layout.map.half_height,
+        me.x + step < layout.map.half_width,
+        me.x - step > -layout.map.half_width,
     ]
     targets = other.alive[None] & (pairs.squared <= SHOOT_RANGE**2)
-    for row in view.me.healers:
-        targets = targets.at[row].set(_patients_in_range(view, me, row))
+    for row in layout.me.healers:
+        targets = targets.at[row].set(_patients_in_range(layout, me, row))
     fixed = jnp.stack([~alive, alive, *(alive & move for move in moves)], axis=1)
     return jnp.concatenate([fixed, targets & alive[:, None]], axis=1)
 
 
-def _patients_in_range(view: View, me: Side, row: int) -> Array:
+def _patients_in_range(layout: Layout, me: Units, row: int) -> Array:
     """Which own units healer `row` may heal, [m, B]: SMAC numbers them like enemies, so only the first m fit."""
     dx, dy = me.x - me.x[row], me.y - me.y[row]
-    patients = me.alive & (dx * dx + dy * dy <= SHOOT_RANGE**2) & jnp.asarray(view.me.combat)[:, None]
-    missing = max(0, view.other.n - view.me.n)
-    return jnp.pad(patients[: view.other.n], ((0, missing), (0, 0)))
+    patients = me.alive & (dx * dx + dy * dy <= SHOOT_RANGE**2) & jnp.asarray(layout.me.combat)[:, None]
+    missing = max(0, layout.other.n - layout.me.n)
+    return jnp.pad(patients[: layout.other.n], ((0, missing), (0, 0)))
 
 
-def orders_from_actions(view: View, me: Side, actions: Array) -> Orders:
+def orders_from_actions(layout: Layout, me: Units, actions: Array) -> Orders:
     """Translates actions [n, B] of a commanded side into orders."""
-    reach = view.args.move_amount
+    reach = layout.args.move_amount
     step_x = (actions == EAST).astype(jnp.float32) - (actions == WEST)
     step_y = (actions == NORTH).astype(jnp.float32) - (actions == SOUTH)
-    to_x = jnp.clip(me.x + reach * step_x, -view.map.half_width, view.map.half_width)
-    to_y = jnp.clip(me.y + reach * step_y, -view.map.half_height, view.map.half_height)
+    to_x = jnp.clip(me.x + reach * step_x, -layout.map.half_width, layout.map.half_width)
+    to_y = jnp.clip(me.y + reach * step_y, -layout.map.half_height, layout.map.half_height)
     walks = (actions >= NORTH) & (actions <= WEST)
-    targets = jnp.arange(view.other.n, dtype=actions.dtype)[None, :, None]
+    targets = jnp.arange(layout.other.n, dtype=actions.dtype)[None, :, None]
     attack = actions[:, None] - FIRST_TARGET == targets
-    heal = jnp.zeros((0, view.me.n, actions.shape[1]), bool)
-    if view.me.healers:
-        rows = jnp.asarray(view.me.healers)
+    heal = jnp.zeros((0, layout.me.n, actions.shape[1]), bool)
+    if layout.me.healers:
+        rows = jnp.asarray(layout.me.healers)
         attack = attack.at[rows].set(False)
-        patients = jnp.arange(view.me.n, dtype=actions.dtype)[None, :, None]
+        patients = jnp.arange(layout.me.n, dtype=actions.dtype)[None, :, None]
         heal = actions[rows][:, None] - FIRST_TARGET == patients
     return Orders(to_x, to_y, walks, attack, heal)
 
 
-def observations(view: View, me: Side, other: Side, last_actions: Array, time: Array) -> tuple[Array, Array]:
+def observations(layout: Layout, me: Units, other: Units, last_actions: Array, time: Array) -> tuple[Array, Array]:
     """Per-seat observations [n, O, B] float32 and action masks [n, U, B] bool."""
-    args = view.args
+    args = layout.args
     pairs = pairs_between(me, other)
-    legal = legal_actions(view, me, other, pairs)
+    legal = legal_actions(layout, me, other, pairs)
     batch = me.x.shape[1]
     blocks = [legal[:, NORTH : WEST + 1]]
     if args.obs_pathing_grid:
-        blocks.append(_pathing(view, me) & me.alive[:, None])
+        blocks.append(_pathing(layout, me) & me.alive[:, None])
     seen = other.alive[None] & me.alive[:, None] & (pairs.squared < SIGHT_RANGE**2)
     foes = [legal[:, FIRST_TARGET:] & seen, *_relative(pairs, seen)]
-    foes += _bodies(view.other, other, slice(None), seen, args.obs_all_health)
-    blocks.append(jnp.stack([jnp.asarray(f, jnp.float32) for f in foes], axis=2).reshape(view.me.n, -1, batch))
-    if view.me.n > 1:
-        blocks.append(_friends(view, me, last_actions))
-    own = [jnp.where(me.alive, feature, 0.0) for feature in _own(view, me)]
+    foes += _bodies(layout.other, other, slice(None), seen, args.obs_all_health)
+    blocks.append(jnp.stack([jnp.asarray(f, jnp.float32) for f in foes], axis=2).reshape(layout.me.n, -1, batch))
+    if layout.me.n > 1:
+        blocks.append(_friends(layout, me, last_actions))
+    own = [jnp.where(me.alive, feature, 0.0) for feature in _own(layout, me)]
     if own:
         blocks.append(jnp.stack(own, axis=1))
     if args.obs_timestep_number:
-        clock = time[None, None] / view.episode_limit
+        clock = time[None, None] / layout.episode_limit
         blocks.append(jnp.where(me.alive[:, None], clock, 0.0))
     return jnp.concatenate([jnp.asarray(block, jnp.float32) for block in blocks], axis=1), legal
 
 
-def _relative(pairs: Pairs, seen: Array) -> list[Array]:
+def _relative(pairs: Offsets, seen: Array) -> list[Array]:
     """Distance and offsets over the sight range, zero where unseen."""
     scale = 1.0 / SIGHT_RANGE
     values = (jnp.sqrt(pairs.squared) * scale, pairs.dx * scale, pairs.dy * scale)
     return [jnp.where(seen, value, 0.0) for value in values]
 
 
-def _bodies(table: SideTable, side: Side, index: object, seen: Array, health: bool) -> list[Array]:
+def _bodies(table: SideTable, side: Units, index: object, seen: Array, health: bool) -> list[Array]:
     """Health, shield and type bits of other units as [n, m, B] features."""
 
     def spread(values: Array) -> Array:
@@ -145,63 +145,63 @@ def _bodies(table: SideTable, side: Side, index: object, seen: Array, health: bo
     return features
 
 
-def _friends(view: View, me: Side, last_actions: Array) -> Array:
+def _friends(layout: Layout, me: Units, last_actions: Array) -> Array:
     """Features of the other units of the own side, [n, (n - 1) * F, B]."""
-    index = view.others_of
+    index = layout.others_of
     dx, dy = me.x[index] - me.x[:, None], me.y[index] - me.y[:, None]
-    pairs = Pairs(dx, dy, dx * dx + dy * dy)
+    pairs = Offsets(dx, dy, dx * dx + dy * dy)
     seen = me.alive[index] & me.alive[:, None] & (pairs.squared < SIGHT_RANGE**2)
     features = [seen.astype(jnp.float32), *_relative(pairs, seen)]
-    features += _bodies(view.me, me, index, seen, view.args.obs_all_health)
-    if view.args.obs_last_action:
+    features += _bodies(layout.me, me, index, seen, layout.args.obs_all_health)
+    if layout.args.obs_last_action:
         theirs = last_actions[index]
-        features += [(seen & (theirs == action)).astype(jnp.float32) for action in range(view.n_actions)]
-    return jnp.stack(features, axis=2).reshape(view.me.n, -1, me.x.shape[1])
+        features += [(seen & (theirs == action)).astype(jnp.float32) for action in range(layout.n_actions)]
+    return jnp.stack(features, axis=2).reshape(layout.me.n, -1, me.x.shape[1])
 
 
-def _own(view: View, me: Side) -> list[Array]:
+def _own(layout: Layout, me: Units) -> list[Array]:
     features = []
-    if view.args.obs_own_health:
-        features.append(me.hp / view.me.hp)
-        if view.me.has_shields:
-            features.append(me.shield / np.maximum(view.me.shield, 1e-6))
-    bits = view.me.type_bits
+    if layout.args.obs_own_health:
+        features.append(me.hp / layout.me.hp)
+        if layout.me.has_shields:
+            features.append(me.shield / np.maximum(layout.me.shield, 1e-6))
+    bits = layout.me.type_bits
     return features + [jnp.broadcast_to(bits[:, k : k + 1], me.hp.shape) for k in range(bits.shape[1])]
 
 
-def _pathing(view: View, me: Side) -> Array:
+def _pathing(layout: Layout, me: Units) -> Array:
     """Whether the eight points around a unit, half a move away, lie inside the field, [n, 8, B]."""
-    step = view.args.move_amount / 2
+    step = layout.args.move_amount / 2
     offsets = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1), (1, -1), (-1, 1)]
     inside = [
-        (jnp.abs(me.x + step * ox) < view.map.half_width) & (jnp.abs(me.y + step * oy) < view.map.half_height)
+        (jnp.abs(me.x + step * ox) < layout.map.half_width) & (jnp.abs(me.y + step * oy) < layout.map.half_height)
         for ox, oy in offsets
     ]
     return jnp.stack(inside, axis=1)
 
 
-def global_state(view: View, me: Side, other: Side, last_actions: Array, time: Array, obs: Array) -> Array:
+def global_state(layout: Layout, me: Units, other: Units, last_actions: Array, time: Array, obs: Array) -> Array:
     """SMAC's state [S, B]: every own unit, every enemy unit, all last actions.
 
     `obs` [n, O, B] is used for `obs_instead_of_state` only.
     """
     batch = me.x.shape[1]
-    if view.args.obs_instead_of_state:
+    if layout.args.obs_instead_of_state:
         return obs.reshape(-1, batch)
-    weapon = me.cooldown / view.me.cooldown_scale
-    for row in view.me.healers:
+    weapon = me.cooldown / layout.me.cooldown_scale
+    for row in layout.me.healers:
         weapon = weapon.at[row].set(me.energy[row] / MAX_ENERGY)
-    parts = [_state_rows(view, view.me, me, [weapon]), _state_rows(view, view.other, other, [])]
-    if view.args.state_last_action:
-        actions = jnp.arange(view.n_actions, dtype=last_actions.dtype)[None, :, None]
+    parts = [_state_rows(layout, layout.me, me, [weapon]), _state_rows(layout, layout.other, other, [])]
+    if layout.args.state_last_action:
+        actions = jnp.arange(layout.n_actions, dtype=last_actions.dtype)[None, :, None]
         parts.append((last_actions[:, None] == actions).astype(jnp.float32).reshape(-1, batch))
-    if view.args.state_timestep_number:
-        parts.append((time / view.episode_limit)[None].astype(jnp.float32))
+    if layout.args.state_timestep_number:
+        parts.append((time / layout.episode_limit)[None].astype(jnp.float32))
     return jnp.concatenate(parts)
 
 
-def _state_rows(view: View, table: SideTable, side: Side, extra: list[Array]) -> Array:
-    position = [side.x / (2 * view.map.half_width), side.y / (2 * view.map.half_height)]
+def _state_rows(layout: Layout, table: SideTable, side: Units, extra: list[Array]) -> Array:
+    position = [side.x / (2 * layout.map.half_width), side.y / (2 * layout.map.half_height)]
     features = [side.hp / table.hp, *extra, *position]
     if table.has_shields:
         features.append(side.shield / np.maximum(table.shield, 1e-6))

@@ -26,7 +26,7 @@ _INDEX_BITS = 63
 _NEVER = jnp.iinfo(jnp.int32).max
 
 
-class Side(NamedTuple):
+class Units(NamedTuple):
     """The changing part of one side's units, each [n, B] float32."""
 
     x: Array
@@ -59,16 +59,16 @@ class Orders(NamedTuple):
     """[h, n, B] bool, the h healers' patients on their own side."""
 
 
-class Pairs(NamedTuple):
+class Offsets(NamedTuple):
     """Geometry from every unit of one side to every unit of the other, [n, m, B]."""
 
     dx: Array
     dy: Array
     squared: Array
 
-    def swapped(self) -> Pairs:
+    def swapped(self) -> Offsets:
         """The same pairs seen from the other side."""
-        return Pairs(-self.dx.swapaxes(0, 1), -self.dy.swapaxes(0, 1), self.squared.swapaxes(0, 1))
+        return Offsets(-self.dx.swapaxes(0, 1), -self.dy.swapaxes(0, 1), self.squared.swapaxes(0, 1))
 
 
 class Contact(NamedTuple):
@@ -91,11 +91,11 @@ def contacts(tables: tuple[SideTable, ...]) -> Contact:
     return Contact(inverse.astype(np.float32), weight.astype(np.float32))
 
 
-def pairs_between(a: Side, b: Side) -> Pairs:
+def pairs_between(a: Units, b: Units) -> Offsets:
     """Offsets from the units of `a` to the units of `b`."""
     dx = b.x[None] - a.x[:, None]
     dy = b.y[None] - a.y[:, None]
-    return Pairs(dx, dy, dx * dx + dy * dy)
+    return Offsets(dx, dy, dx * dx + dy * dy)
 
 
 def nearest(squared: Array, candidates: Array, keep: Array) -> Array:
@@ -118,7 +118,7 @@ def nearest(squared: Array, candidates: Array, keep: Array) -> Array:
     return (rank == best) & (best != _NEVER)
 
 
-def script_targets(me: Side, other: Side, pairs: Pairs, matchup: Matchup, previous: Array) -> Array:
+def script_targets(me: Units, other: Units, pairs: Offsets, matchup: Matchup, previous: Array) -> Array:
     """Targets of a scripted side, [n, m, B] bool.
 
     A unit keeps its target while it lives and stays in sight, unless it would have to walk and something else is in
@@ -131,7 +131,7 @@ def script_targets(me: Side, other: Side, pairs: Pairs, matchup: Matchup, previo
     return nearest(pairs.squared, visible, keep) & me.alive[:, None]
 
 
-def script_patients(me: Side, table: SideTable) -> Array:
+def script_patients(me: Units, table: SideTable) -> Array:
     """The nearest hurt biological unit of each scripted healer, [h, n, B] bool."""
     rows = np.asarray(table.healers)
     dx = me.x[None] - me.x[rows][:, None]
@@ -156,7 +156,7 @@ class Volley(NamedTuple):
     """[n, B] bool, units that died by their own attack."""
 
 
-def volley(me: Side, other: Side, pairs: Pairs, matchup: Matchup, table: SideTable, attack: Array) -> Volley:
+def volley(me: Units, other: Units, pairs: Offsets, matchup: Matchup, table: SideTable, attack: Array) -> Volley:
     """Fires every ready weapon whose target is in reach. `attack`: [n, m, B] bool."""
     constants = (jnp.asarray(matchup.can_hit), jnp.asarray(matchup.reach_squared))
     engaged = me.alive & jax.lax.platform_dependent(
@@ -216,7 +216,7 @@ def _damage(shots: Array, amounts: np.ndarray) -> Array:
     return jax.lax.platform_dependent(shots, cpu=by_unit, default=by_pair)
 
 
-def _line_hits(pairs: Pairs, row: int, shot: Array, size: tuple[float, float]) -> Array:
+def _line_hits(pairs: Offsets, row: int, shot: Array, size: tuple[float, float]) -> Array:
     """Units of the other side in a bar across the line of fire through the target of unit `row`, [m, B] bool."""
     across_half, along_half = size
     dx, dy = pairs.dx[row], pairs.dy[row]
@@ -230,7 +230,7 @@ def _line_hits(pairs: Pairs, row: int, shot: Array, size: tuple[float, float]) -
 
 
 def walk(
-    me: Side, table: SideTable, pairs: Pairs, orders: Orders, engaged: Array, standing: Array
+    me: Units, table: SideTable, pairs: Offsets, orders: Orders, engaged: Array, standing: Array
 ) -> tuple[Array, Array]:
     """New positions ([n, B], [n, B]) before collisions: towards the target if there is one, else to the destination.
 
@@ -304,7 +304,7 @@ def _push_by_unit(contact: Contact, x: Array, y: Array, alive: Array) -> tuple[A
     return jax.lax.scan(one, start, (x, y, alive, *(jnp.asarray(constant) for constant in constants)))[0]
 
 
-def hurt(me: Side, table: SideTable, raw: Array, armoured: Array, healed: Array | float) -> Side:
+def hurt(me: Units, table: SideTable, raw: Array, armoured: Array, healed: Array | float) -> Units:
     """Applies damage (shields first, then health less armour), healing and recovery to one side."""
     hit = raw > 0
     calm = jnp.where(hit, 0.0, me.calm + 1.0)
@@ -321,7 +321,7 @@ def hurt(me: Side, table: SideTable, raw: Array, armoured: Array, healed: Array 
     return me._replace(hp=hp, shield=shield, calm=calm)
 
 
-def heal(me: Side, table: SideTable, patients: Array) -> tuple[Array, Side, Array]:
+def heal(me: Units, table: SideTable, patients: Array) -> tuple[Array, Units, Array]:
     """Heals the patients in range.
 
     Args:
@@ -347,7 +347,7 @@ def heal(me: Side, table: SideTable, patients: Array) -> tuple[Array, Side, Arra
     return jnp.sum(jnp.where(works, units.HEAL_RATE, 0.0), axis=0), spent, standing
 
 
-def follow_patients(me: Side, table: SideTable, orders: Orders) -> Orders:
+def follow_patients(me: Units, table: SideTable, orders: Orders) -> Orders:
     """Sends healers to their patients; a scripted healer without one stays with its side."""
     rows = jnp.asarray(table.healers)
     has = orders.heal.any(axis=1)

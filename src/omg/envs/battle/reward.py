@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.envs.battle.args import BattleArgs
-from omg.envs.battle.physics import Side
+from omg.envs.battle.physics import Units
 from omg.envs.battle.units import SideTable
 
 
@@ -19,7 +19,7 @@ class Rewards:
         self.scale = args.reward_scale_rate / best if args.reward_scale else 1.0
 
     def __call__(
-        self, ally_before: Side, enemy_before: Side, ally: Side, enemy: Side, won: Array, lost: Array
+        self, ally_before: Units, enemy_before: Units, ally: Units, enemy: Units, won: Array, lost: Array
     ) -> Array:
         """Compares both sides before and after the step. Sides hold [n, B]; `won`, `lost`: [B] bool.
 
@@ -40,7 +40,7 @@ class Rewards:
         return reward * self.scale
 
 
-def _losses(before: Side, after: Side) -> tuple[Array, Array]:
+def _losses(before: Units, after: Units) -> tuple[Array, Array]:
     """Health and shield lost, and units lost, summed over a side, each [B]."""
     points = jnp.sum(before.hp + before.shield - after.hp - after.shield, axis=0)
     deaths = jnp.sum(before.alive & ~after.alive, axis=0).astype(jnp.float32)

@@ -8,14 +8,14 @@ from jax import Array
 
 from omg.envs.battle import physics
 from omg.envs.battle.maps import BattleMap
-from omg.envs.battle.physics import Orders, Side
+from omg.envs.battle.physics import Orders, Units
 from omg.envs.battle.units import Matchup, SideTable
 
 # Weapon cooldowns vary by -1 to +2 ticks, as in the game; this is the only chance in a fight.
 _DELAY_BITS, _DELAY_SHIFT = 3, -1.0
 
 
-class Rules:
+class BattleRules:
     """All constants of one battle: both sides, both matchups, the size of the field."""
 
     def __init__(self, battle_map: BattleMap, ticks: int) -> None:
@@ -29,14 +29,14 @@ class Rules:
 
 
 def play_ticks(
-    rules: Rules,
+    rules: BattleRules,
     key: Array,
-    ally: Side,
-    enemy: Side,
+    ally: Units,
+    enemy: Units,
     ally_orders: Orders,
     enemy_orders: Orders,
     scripted: tuple[bool, bool],
-) -> tuple[Side, Side, Array, Array]:
+) -> tuple[Units, Units, Array, Array]:
     """Plays the ticks of one step.
 
     Args:
@@ -54,7 +54,7 @@ def play_ticks(
     count = rules.ally.n + rules.enemy.n
     words = jax.random.bits(key, (count, ally.x.shape[1]), jnp.uint32)
 
-    def tick(carry: tuple[Side, Side, Array, Array], index: Array) -> tuple[tuple[Side, Side, Array, Array], None]:
+    def tick(carry: tuple[Units, Units, Array, Array], index: Array) -> tuple[tuple[Units, Units, Array, Array], None]:
         ally, enemy, ally_attack, enemy_attack = carry
         shift = (2 * index % 32).astype(jnp.uint32)
         delay = ((words >> shift) & _DELAY_BITS).astype(jnp.float32) + _DELAY_SHIFT
@@ -89,7 +89,7 @@ def play_ticks(
     return end
 
 
-def _tick_orders(me: Side, other: Side, table: SideTable, orders: Orders, attack: Array, scripted: bool) -> Orders:
+def _tick_orders(me: Units, other: Units, table: SideTable, orders: Orders, attack: Array, scripted: bool) -> Orders:
     """The step's orders brought up to date: dead targets dropped, healers sent to their patients."""
     orders = orders._replace(attack=attack & other.alive[None])
     if table.healers:
@@ -109,8 +109,8 @@ def _tick_orders(me: Side, other: Side, table: SideTable, orders: Orders, attack
 
 
 def _move(
-    me: Side, table: SideTable, pairs: physics.Pairs, orders: Orders, shot: physics.Volley, delay: Array
-) -> tuple[Side, tuple[Array, Array], Array | float]:
+    me: Units, table: SideTable, pairs: physics.Offsets, orders: Orders, shot: physics.Volley, delay: Array
+) -> tuple[Units, tuple[Array, Array], Array | float]:
     """Healing, weapon cooldown and walking of one side; positions are returned apart, before collisions."""
     healed: Array | float = 0.0
     standing = jnp.zeros_like(shot.engaged)
@@ -121,7 +121,7 @@ def _move(
     return me._replace(cooldown=cooldown), moved, healed
 
 
-def _explode(me: Side, matchup: Matchup, exploded: Array) -> Side:
+def _explode(me: Units, matchup: Matchup, exploded: Array) -> Units:
     if not matchup.blast_rows:
         return me
     return me._replace(hp=jnp.where(exploded, 0.0, me.hp))

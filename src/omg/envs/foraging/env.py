@@ -16,7 +16,9 @@ from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.foraging.args import ForagingArgs
+from omg.envs.foraging.scene import foraging_scenery
 from omg.envs.foraging.start import ForagingState, new_games
+from omg.envs.scenes import Scenery
 
 STAY, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
 N_ACTIONS = 6
@@ -109,6 +111,10 @@ class Foraging:
         }
         truncated = (steps >= self.args.episode_limit) & ~terminated
         return state, self._observe(state), Outcome(reward.T, terminated, truncated, metrics)
+
+    def scenery(self) -> Scenery[ForagingState]:
+        """See `omg.envs.scenes.Shown`."""
+        return foraging_scenery(self.args)
 
     def _observe(self, state: ForagingState) -> Observation:
         foods = (state.food_row, state.food_col, state.food_level)

@@ -1,8 +1,8 @@
 """Sets of cells, as bits, as pictures and as the numbers of cells. Cells are numbered row by row.
 
 As bits, cell c of a board is bit `c % 32` of word `c // 32`. A set takes 8 bytes on a board of 8x8, a lookup is a shift
-instead of a gather, and a step of a flood fill is a handful of shifts. Arrays of sets are [..., words] uint32. A picture
-of a set is [..., cells] bool.
+instead of a gather, and a step of a flood fill is a handful of shifts. Arrays of sets are [..., words] uint32; a
+picture of a set is [..., cells] bool.
 """
 
 from __future__ import annotations

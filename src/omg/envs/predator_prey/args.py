@@ -6,6 +6,9 @@ from pydantic import Field
 
 from omg.envs.base import GameArgs
 
+PREDATOR_SIZE, PREY_SIZE, OBSTACLE_SIZE = 0.075, 0.05, 0.2
+"""Radii."""
+
 
 class PredatorPreyArgs(GameArgs):
     """`env_args` of `predator_prey`: the arguments of MPE's `simple_tag`, and the reward of a catch."""

@@ -17,7 +17,9 @@ import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
-from omg.envs.predator_prey.args import PredatorPreyArgs
+from omg.envs.predator_prey.args import OBSTACLE_SIZE, PREDATOR_SIZE, PREY_SIZE, PredatorPreyArgs
+from omg.envs.predator_prey.scene import predator_prey_scenery
+from omg.envs.scenes import Scenery
 
 STAY, WEST, EAST, SOUTH, NORTH = range(5)
 N_ACTIONS = 5
@@ -25,7 +27,6 @@ X_STEP = np.array([0.0, -1.0, 1.0, 0.0, 0.0], np.float32)
 Y_STEP = np.array([0.0, 0.0, 0.0, -1.0, 1.0], np.float32)
 """The direction in which an action pushes."""
 
-PREDATOR_SIZE, PREY_SIZE, OBSTACLE_SIZE = 0.075, 0.05, 0.2
 PREDATOR_PUSH, PREY_PUSH = 3.0, 4.0
 PREDATOR_SPEED, PREY_SPEED = 1.0, 1.3
 SECONDS, DAMPING = 0.1, 0.25
@@ -140,6 +141,10 @@ class PredatorPrey:
         over = steps >= self.args.episode_limit
         ended = over & self.args.end_at_limit
         return state, self._observe(state), Outcome(self._reward(state, touching).T, ended, over & ~ended, metrics)
+
+    def scenery(self) -> Scenery[PredatorPreyState]:
+        """See `omg.envs.scenes.Shown`."""
+        return predator_prey_scenery(self.args)
 
     def _contact(self, state: PredatorPreyState) -> tuple[Array, Array]:
         """Forces [players, B] by which bodies that touch push the players apart."""

@@ -13,8 +13,10 @@ from jax import Array
 
 from omg.envs.grid.game import GridGame, Pieces
 from omg.envs.grid.goals import GoalSet
+from omg.envs.grid.scene import board_scenery
 from omg.envs.grid.start import new_board
 from omg.envs.grid.walking import NO_ACTION, STAY, batch_last, keep_numbers, legal_actions, walk
+from omg.envs.scenes import Scenery
 from omg.envs.snowdrift.args import SnowdriftArgs
 
 SHOVEL = 5
@@ -131,6 +133,10 @@ class Snowdrift(GridGame[SnowdriftState]):
                 (drift, left), (before.drift, before.drift_left), read.pictures[0], read.time == 0
             )
         return SnowdriftState(read.player, drift, left, read.blocks, read.last_action, read.time)
+
+    def scenery(self) -> Scenery[SnowdriftState]:
+        """See `omg.envs.scenes.Shown`."""
+        return board_scenery(self, {"drift": ("#7fa8c4", 0.4)})
 
     def metrics(self, state: SnowdriftState) -> dict[str, Array]:
         """See `GridGame.metrics`."""

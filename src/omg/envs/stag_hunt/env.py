@@ -14,8 +14,10 @@ from jax import Array
 
 from omg.envs.grid.game import GridGame, Pieces
 from omg.envs.grid.goals import GoalSet
+from omg.envs.grid.scene import board_scenery
 from omg.envs.grid.start import new_board
 from omg.envs.grid.walking import NO_ACTION, STAY, batch_last, keep_numbers, legal_actions, walk
+from omg.envs.scenes import Scenery
 from omg.envs.stag_hunt.args import StagHuntArgs
 
 HUNT_STAG, HUNT_HARE = 5, 6
@@ -157,6 +159,10 @@ class StagHunt(GridGame[StagHuntState]):
             prey, left = keep_numbers((prey, left), (before.prey, before.prey_left), anywhere, begins)
             player = jnp.where(read.there | begins[:, None], player, before.player)
         return StagHuntState(player, read.there, prey, left, read.blocks, read.last_action, read.time)
+
+    def scenery(self) -> Scenery[StagHuntState]:
+        """See `omg.envs.scenes.Shown`."""
+        return board_scenery(self, {"stag": ("#8b5a2b", 0.4), "hare": ("#b8a68c", 0.3)})
 
     def metrics(self, state: StagHuntState) -> dict[str, Array]:
         """See `GridGame.metrics`."""

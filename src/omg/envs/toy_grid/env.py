@@ -18,7 +18,9 @@ import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
+from omg.envs.scenes import Scenery
 from omg.envs.toy_grid.args import ToyGridArgs
+from omg.envs.toy_grid.scene import toy_scenery
 
 STAY, NORTH, SOUTH, WEST, EAST = range(5)
 N_ACTIONS = 5
@@ -128,6 +130,10 @@ class ToyGrid:
         }
         outcome = Outcome(reward.T.astype(jnp.float32), terminated, truncated, metrics)
         return state, self._observe(state), outcome
+
+    def scenery(self) -> Scenery[ToyGridState]:
+        """See `omg.envs.scenes.Shown`."""
+        return toy_scenery(self.args)
 
     def _observe(self, state: ToyGridState) -> Observation:
         last = self.args.size - 1

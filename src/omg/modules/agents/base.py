@@ -2,8 +2,8 @@
 
 An agent is evaluated in three parts, so that only the recurrence runs step by step: `embed` (all time steps at once),
 `unroll` or `step` (the recurrence), `head` (all time steps at once). Letters in shapes: B episodes, T time slots,
-A seats, O observation features, F extra features, W width of the first layer, G width of the embedded input, H hidden
-features, U actions.
+A seats, O observation features, F extra features, W1 width of the first layer, G width of the embedded input, W width
+of the recurrent state, U actions.
 
 All functions also work on some seats only: the axis A then holds those, and `seats` says which they are. It is None
 for all seats in their order, else integers that broadcast against the axes before the last of the other arguments.
@@ -53,7 +53,7 @@ class Agent(Protocol):
     sizes: AgentSizes
 
     def initial(self, batch: int, seats: int | None = None) -> Array:
-        """Recurrent state before the first step, [B, A, H]; `seats` is the number of seats, None for all."""
+        """Recurrent state before the first step, [B, A, W]; `seats` is the number of seats, None for all."""
         ...
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
@@ -71,25 +71,25 @@ class Agent(Protocol):
         ...
 
     def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """The first layer's sum over everything but the features, [..., A, W]; arguments as in `embed`."""
+        """The first layer's sum over everything but the features, [..., A, W1]; arguments as in `embed`."""
         ...
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """The first layer's sum over the features: [..., A, F] -> [..., A, W]."""
+        """The first layer's sum over the features: [..., A, F] -> [..., A, W1]."""
         ...
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """From the first layer's sum to the embedded input: [..., A, W] -> [..., A, G]."""
+        """From the first layer's sum to the embedded input: [..., A, W1] -> [..., A, G]."""
         ...
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """One step of the recurrence: [..., A, G] and [..., A, H] -> [..., A, H]."""
+        """One step of the recurrence: [..., A, G] and [..., A, W] -> [..., A, W]."""
         ...
 
     def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """The recurrence over a sequence: [B, T, A, G] and [B, A, H] -> [B, T, A, H]; `seats` [B, A] or None."""
+        """The recurrence over a sequence: [B, T, A, G] and [B, A, W] -> [B, T, A, W]; `seats` [B, A] or None."""
         ...
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
-        """Action values or logits: [..., A, H] -> [..., A, U]."""
+        """Action values or logits: [..., A, W] -> [..., A, U]."""
         ...

@@ -32,14 +32,14 @@ class ConvAgent(MLPAgent):
         self.fc3 = Linear(self._width(), sizes.n_actions, key=keys[2])
 
     def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W]."""
+        """[..., A or 1, O], [..., A] -> [..., A, W1]."""
         front = self._map_size()
         rest = as_one_hot(obs[..., front:], self.sizes.one_hot)
         encoded = self.encoder(rest if front == 0 else jnp.concatenate([obs[..., :front], rest], axis=-1))
         return weigh_inputs(self.fc1, self._encoded_sizes(), encoded, last_action, seats)
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., F] -> [..., W]; the same for every seat."""
+        """[..., F] -> [..., W1]; the same for every seat."""
         return weigh_features(self.fc1, self._encoded_sizes(), features)
 
     def _map_size(self) -> int:

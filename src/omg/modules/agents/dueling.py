@@ -13,14 +13,14 @@ from omg.modules.layers import Linear
 class DuelingAgent(FeedForwardAgent):
     """Linear -> ReLU -> Linear -> ReLU, then Q = V + advantage - mean advantage.
 
-    There is no memory: G and H are the width of the second layer, half that of the first, and the recurrence passes
+    There is no memory: G and W are the width of the second layer, half that of the first, and the recurrence passes
     its input on.
     """
 
     value: Linear
-    """[H, 1]."""
+    """[W, 1]."""
     advantage: Linear
-    """[H, U]."""
+    """[W, U]."""
 
     def __init__(self, sizes: AgentSizes, *, key: Array):
         keys = jax.random.split(key, 4)
@@ -34,6 +34,6 @@ class DuelingAgent(FeedForwardAgent):
         return max(self.sizes.hidden_dim // 2, 1)
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
-        """[..., H] -> [..., U]."""
+        """[..., W] -> [..., U]."""
         advantage = self.advantage(h)
         return self.value(h) + advantage - advantage.mean(axis=-1, keepdims=True)

@@ -13,27 +13,27 @@ from omg.modules.layers import Linear
 
 
 class FeedForwardAgent(InputAgent):
-    """Linear -> ReLU -> Linear -> ReLU; G and H are the width of the second layer."""
+    """Linear -> ReLU -> Linear -> ReLU; G and W are the width of the second layer."""
 
     fc2: Linear
-    """[first width, H]."""
+    """[first width, W]."""
 
     @abstractmethod
     def _width(self) -> int:
-        """H."""
+        """W."""
 
     def initial(self, batch: int, seats: int | None = None) -> Array:
-        """Zeros, [B, A, H]."""
+        """Zeros, [B, A, W]."""
         return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self._width()))
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., W] -> [..., H]; the same for every seat."""
+        """[..., W1] -> [..., W]; the same for every seat."""
         return jax.nn.relu(self.fc2(jax.nn.relu(x)))
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """[..., H], [..., H] -> [..., H]: the input itself."""
+        """[..., W], [..., W] -> [..., W]: the input itself."""
         return gates_in
 
     def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """[B, T, ..., H], [B, ..., H] -> [B, T, ..., H]: the input itself."""
+        """[B, T, ..., W], [B, ..., W] -> [B, T, ..., W]: the input itself."""
         return gates_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -21,9 +21,9 @@ Network = RNNAgent | ConvAgent
 class IndividualAgent(eqx.Module):
     """One network per seat; a subclass names which."""
 
-    network: ClassVar[Callable[..., Any]]
+    network: ClassVar[Callable[..., Network]]
     """Builds the network of one seat."""
-    seats: Any
+    seats: Network
     """Stacked: every array has a leading axis A."""
     sizes: AgentSizes = eqx.field(static=True)
 
@@ -33,9 +33,8 @@ class IndividualAgent(eqx.Module):
         self.seats = jax.vmap(lambda seat_key: build(sizes, key=seat_key))(jax.random.split(key, sizes.n_agents))
 
     def initial(self, batch: int, seats: int | None = None) -> Array:
-        """Zeros, [B, A, H]."""
-        initial: Array = self.seats.initial(batch, seats)
-        return initial
+        """Zeros, [B, A, W]."""
+        return self.seats.initial(batch, seats)
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
         """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
@@ -44,7 +43,7 @@ class IndividualAgent(eqx.Module):
         return self.activate(x if features is None else x + self.weigh_features(features, seats), seats)
 
     def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W]."""
+        """[..., A or 1, O], [..., A] -> [..., A, W1]."""
         # The last action travels as one more column of the observation, so that both are cut by seat alike.
         obs = jnp.broadcast_to(obs, (*last_action.shape, obs.shape[-1]))
         rows = jnp.concatenate([obs, last_action[..., None].astype(obs.dtype)], axis=-1)
@@ -56,25 +55,25 @@ class IndividualAgent(eqx.Module):
         return self._by_seat(lambda nets, x: _over_seats(weigh, nets, x, everyone), seats, rows)
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., A, F] -> [..., A, W]."""
+        """[..., A, F] -> [..., A, W1]."""
         return self._by_seat(lambda nets, x: _over_seats(_weigh_features, nets, x), seats, features)
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., A, W] -> [..., A, G]."""
+        """[..., A, W1] -> [..., A, G]."""
         return self._by_seat(lambda nets, x: _over_seats(_activate, nets, x), seats, x)
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """[..., A, G], [..., A, H] -> [..., A, H]."""
+        """[..., A, G], [..., A, W] -> [..., A, W]."""
         over_seats = jax.vmap(_step, in_axes=(0, -2, -2), out_axes=-2)
         return self._by_seat(over_seats, seats, gates_in, h)
 
     def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """[B, T, A, G], [B, A, H] -> [B, T, A, H]."""
+        """[B, T, A, G], [B, A, W] -> [B, T, A, W]."""
         over_seats = jax.vmap(_unroll, in_axes=(0, -2, -2), out_axes=-2)
         return self._by_seat(over_seats, None if seats is None else seats[:, None], gates_in, h0)
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
-        """[..., A, H] -> [..., A, U]."""
+        """[..., A, W] -> [..., A, U]."""
         return self._by_seat(lambda nets, x: _over_seats(_head, nets, x), seats, h)
 
     def _by_seat(self, run: Callable[..., Array], seats: Array | None, *rows: Array) -> Array:

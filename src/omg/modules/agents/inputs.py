@@ -21,14 +21,14 @@ def weigh_inputs(layer: Linear, sizes: AgentSizes, obs: Array, last_action: Arra
     """The layer's sum over everything but the features, before its activation.
 
     Args:
-        layer: [input_dim, W].
+        layer: [input_dim, W1].
         sizes: What the rows of the layer mean.
         obs: [..., A or 1, O].
         last_action: [..., A] integers, -1 for none.
         seats: Integers broadcastable to [..., A]; None for all seats in order.
 
     Returns:
-        [..., A, W], the bias included.
+        [..., A, W1], the bias included.
     """
     weight, row = layer.weight, sizes.seen_dim
     constant = layer.bias
@@ -62,7 +62,7 @@ def as_one_hot(obs: Array, largest: int) -> Array:
 
 
 def weigh_features(layer: Linear, sizes: AgentSizes, features: Array) -> Array:
-    """The layer's sum over the features: [..., F] -> [..., W]."""
+    """The layer's sum over the features: [..., F] -> [..., W1]."""
     return rows_times(features, layer.weight[sizes.input_dim - sizes.feature_dim :])
 
 
@@ -76,7 +76,7 @@ class InputAgent(eqx.Module):
     """The part of an agent network that is the same for all seats up to its first layer's activation."""
 
     fc1: Linear
-    """[input_dim, W]; rows in the order obs, last action, seat, features."""
+    """[input_dim, W1]; rows in the order obs, last action, seat, features."""
     sizes: AgentSizes = eqx.field(static=True)
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
@@ -86,13 +86,13 @@ class InputAgent(eqx.Module):
         return self.activate(x if features is None else x + self.weigh_features(features))
 
     def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W]."""
+        """[..., A or 1, O], [..., A] -> [..., A, W1]."""
         return weigh_inputs(self.fc1, self.sizes, obs, last_action, seats)
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., F] -> [..., W]; the same for every seat."""
+        """[..., F] -> [..., W1]; the same for every seat."""
         return weigh_features(self.fc1, self.sizes, features)
 
     @abstractmethod
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., W] -> [..., G]; see `Agent.activate`."""
+        """[..., W1] -> [..., G]; see `Agent.activate`."""

@@ -13,11 +13,11 @@ from omg.modules.layers import Linear
 class MLPAgent(FeedForwardAgent):
     """Linear -> ReLU -> Linear -> ReLU -> Linear.
 
-    There is no memory: G and H are the width of the second layer, and the recurrence passes its input on.
+    There is no memory: G and W are the width of the second layer, and the recurrence passes its input on.
     """
 
     fc3: Linear
-    """[H, U]."""
+    """[W, U]."""
 
     def __init__(self, sizes: AgentSizes, *, key: Array):
         keys = jax.random.split(key, 3)
@@ -30,5 +30,5 @@ class MLPAgent(FeedForwardAgent):
         return self.sizes.hidden_dim if self.sizes.second_dim is None else self.sizes.second_dim
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
-        """[..., H] -> [..., U]."""
+        """[..., W] -> [..., U]."""
         return self.fc3(h)

@@ -13,14 +13,14 @@ from omg.modules.recurrent import gru_cell, unroll_rows
 
 
 class RNNAgent(InputAgent):
-    """The shared network. G is 3H: the input projections of the recurrent unit's gates."""
+    """The shared network. G is 3W: the input projections of the recurrent unit's gates."""
 
     input_gates: Linear
-    """[H, 3H]."""
+    """[W, 3W]."""
     hidden_gates: Linear
-    """[H, 3H]."""
+    """[W, 3W]."""
     fc2: Linear
-    """[H, U]."""
+    """[W, U]."""
 
     def __init__(self, sizes: AgentSizes, *, key: Array):
         keys = jax.random.split(key, 4)
@@ -31,21 +31,21 @@ class RNNAgent(InputAgent):
         self.fc2 = Linear(sizes.hidden_dim, sizes.n_actions, key=keys[3])
 
     def initial(self, batch: int, seats: int | None = None) -> Array:
-        """Zeros, [B, A, H]."""
+        """Zeros, [B, A, W]."""
         return jnp.zeros((batch, self.sizes.n_agents if seats is None else seats, self.sizes.hidden_dim))
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., W] -> [..., 3H]; the same for every seat."""
+        """[..., W1] -> [..., 3W]; the same for every seat."""
         return self.input_gates(jax.nn.relu(x))
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """[..., 3H], [..., H] -> [..., H]; the same for every seat."""
+        """[..., 3W], [..., W] -> [..., W]; the same for every seat."""
         return gru_cell(gates_in, h, self.hidden_gates.weight, self.hidden_gates.bias)
 
     def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """[B, T, ..., 3H], [B, ..., H] -> [B, T, ..., H]; the same for every seat."""
+        """[B, T, ..., 3W], [B, ..., W] -> [B, T, ..., W]; the same for every seat."""
         return unroll_rows(gates_in, h0, self.hidden_gates.weight, self.hidden_gates.bias)
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
-        """[..., H] -> [..., U]; the same for every seat."""
+        """[..., W] -> [..., U]; the same for every seat."""
         return self.fc2(h)

@@ -8,28 +8,25 @@ action, is its own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from omg.modules.critics.base import Critic, CriticSizes
-from omg.modules.critics.coma import COMACritic
-from omg.modules.critics.parts import PartsNetwork, SeatNetworks
-from omg.modules.critics.value import ConvCritic, FeedForwardCritic, IndividualConvCritic, RecurrentCritic
+from omg.modules.agents.keys import SecondLayerKeys
+from omg.registry import Entry, Registry, Traits
 
-__all__ = [
-    "CRITICS",
-    "COMACritic",
-    "ConvCritic",
-    "Critic",
-    "CriticSizes",
-    "FeedForwardCritic",
-    "IndividualConvCritic",
-    "PartsNetwork",
-    "RecurrentCritic",
-    "SeatNetworks",
-]
+if TYPE_CHECKING:
+    from omg.modules.critics.base import Critic
 
-CRITICS: dict[str, Callable[..., Critic]] = {
-    "rnn": RecurrentCritic,
-    "mlp": FeedForwardCritic,
-    "conv": ConvCritic,
-    "idv_conv": IndividualConvCritic,
-}
+_TWO_LAYERS = Traits(sections=(SecondLayerKeys,))
+
+CRITICS: Registry[Callable[..., Critic], Traits] = Registry(
+    "critic",
+    {
+        "rnn": Entry("omg.modules.critics.value:RecurrentCritic", Traits(), "recurrent"),
+        "mlp": Entry("omg.modules.critics.value:FeedForwardCritic", _TWO_LAYERS, "feed-forward"),
+        "conv": Entry("omg.modules.critics.value:ConvCritic", _TWO_LAYERS, "reads maps"),
+        "idv_conv": Entry(
+            "omg.modules.critics.value:IndividualConvCritic", _TWO_LAYERS, "reads maps, a network for every seat"
+        ),
+    },
+)
+"""Word of the key `critic` -> what it means."""

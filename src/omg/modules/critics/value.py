@@ -19,13 +19,13 @@ class RecurrentCritic(eqx.Module):
     """Linear -> ReLU -> GRU -> Linear, from the first slot of the episodes on."""
 
     fc1: Linear
-    """[input, H]."""
+    """[input, W]."""
     input_gates: Linear
-    """[H, 3H]."""
+    """[W, 3W]."""
     hidden_gates: Linear
-    """[H, 3H]."""
+    """[W, 3W]."""
     value: Linear
-    """[H, 1]."""
+    """[W, 1]."""
     sizes: CriticSizes = eqx.field(static=True)
 
     def __init__(self, sizes: CriticSizes, *, key: Array):
@@ -50,7 +50,7 @@ class RecurrentCritic(eqx.Module):
         return self.value(hidden)[..., 0]
 
     def _remember(self, parts: Sequence[Array]) -> Array:
-        """The recurrent state after each slot, [B, T, m, H]."""
+        """The recurrent state after each slot, [B, T, m, W]."""
         gates_in = self.input_gates(jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts)))
         batch, _, seats, _ = gates_in.shape
         start = jnp.zeros((batch, seats, self.sizes.hidden_dim))

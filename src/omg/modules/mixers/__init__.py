@@ -8,15 +8,23 @@ in another way and belong to their own learner.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from omg.modules.mixers.base import Mixer, MixerSizes
-from omg.modules.mixers.qmix import QMixer
-from omg.modules.mixers.qtran import QTranMixer
-from omg.modules.mixers.vdn import VDNMixer
+from omg.modules.mixers.keys import HypernetKeys, MixingKeys
+from omg.registry import Entry, MixerTraits, Registry
 
-__all__ = ["MIXERS", "Mixer", "MixerSizes", "QMixer", "QTranMixer", "VDNMixer"]
+if TYPE_CHECKING:
+    from omg.modules.mixers.base import Mixer
 
-MIXERS: dict[str, Callable[..., Mixer]] = {
-    "vdn": VDNMixer,
-    "qmix": QMixer,
-}
+MIXERS: Registry[Callable[..., Mixer], MixerTraits] = Registry(
+    "mixer",
+    {
+        "vdn": Entry("omg.modules.mixers.vdn:VDNMixer", MixerTraits(weightless=True), "the sum"),
+        "qmix": Entry(
+            "omg.modules.mixers.qmix:QMixer",
+            MixerTraits(sections=(MixingKeys, HypernetKeys)),
+            "a monotonic network whose weights depend on the state",
+        ),
+    },
+)
+"""Word of the key `mixer` -> what it means."""

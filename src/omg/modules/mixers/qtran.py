@@ -22,7 +22,7 @@ class QTranMixer(eqx.Module):
     """Joint value and state value. E is `seat_dim` + U, the width of a seat's encoding."""
 
     encode_in: Linear
-    """[H + U, E]; rows in the order recurrent state, action one-hot."""
+    """[W + U, E]; rows in the order recurrent state, action one-hot."""
     encode_out: Linear
     """[E, E]."""
     joint: Perceptron
@@ -46,7 +46,7 @@ class QTranMixer(eqx.Module):
 
         Args:
             state: [..., S].
-            hidden: [..., A, H], the agents' recurrent states.
+            hidden: [..., A, W], the agents' recurrent states.
             actions: [..., A] integers.
 
         Returns:

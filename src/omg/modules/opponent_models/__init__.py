@@ -1,55 +1,62 @@
 """Opponent models: what tells an agent about the other players.
 
 A new one is a module class that satisfies `base.OpponentModel` and is built as `Class(sizes: ModelSizes, key=key)`.
-Add its line to OPPONENT_MODELS; its name is then a value of the configuration key `am_model` (besides `none_am`).
+Add its line to OPPONENT_MODELS; its name is then a value of the configuration key `am_model`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from omg.modules.opponent_models.base import (
-    ModelInputs,
-    ModelSizes,
-    ModelTargets,
-    OpponentModel,
-    SupervisedModel,
-    others_of,
-    others_one_hot,
-    own_action,
+from omg.modules.opponent_models.keys import (
+    CodeKeys,
+    EmbeddingKeys,
+    FeatureKeys,
+    InferenceKeys,
+    ModelRateKeys,
+    ModelWidthKeys,
+    NaiveKeys,
 )
-from omg.modules.opponent_models.identity import IdentityModel
-from omg.modules.opponent_models.liam import LIAMModel
-from omg.modules.opponent_models.naive import NaiveModel
-from omg.modules.opponent_models.prior import InputStatistics, Prior
-from omg.modules.opponent_models.selection import pick_offset, state_value
-from omg.modules.opponent_models.subgoal import SubgoalInference, SubgoalModel
+from omg.registry import Entry, ModelTraining, ModelTraits, Registry
 
-__all__ = [
-    "NO_MODEL",
-    "OPPONENT_MODELS",
-    "IdentityModel",
-    "InputStatistics",
-    "ModelInputs",
-    "ModelSizes",
-    "ModelTargets",
-    "OpponentModel",
-    "Prior",
-    "SubgoalInference",
-    "SubgoalModel",
-    "SupervisedModel",
-    "others_of",
-    "others_one_hot",
-    "own_action",
-    "pick_offset",
-    "state_value",
-]
+if TYPE_CHECKING:
+    from omg.modules.opponent_models.base import OpponentModel
 
-NO_MODEL = "none_am"
 
-OPPONENT_MODELS: dict[str, Callable[..., OpponentModel]] = {
-    "base_am": NaiveModel,
-    "liam_am": LIAMModel,
-    "omg_am": SubgoalModel,
-    "identity_am": IdentityModel,
-}
+def no_model(*_: object, **__: object) -> None:
+    """What `none_am` builds."""
+
+
+_EMBEDDED = (ModelRateKeys, ModelWidthKeys, EmbeddingKeys, FeatureKeys)
+
+OPPONENT_MODELS: Registry[Callable[..., OpponentModel | None], ModelTraits] = Registry(
+    "am_model",
+    {
+        "none_am": Entry(no_model, ModelTraits(absent=True, training=ModelTraining.NONE), "no opponent model"),
+        "base_am": Entry(
+            "omg.modules.opponent_models.naive:NaiveModel",
+            ModelTraits(sections=(*_EMBEDDED, NaiveKeys)),
+            "the naive one: the others' next actions, from the own view",
+        ),
+        "liam_am": Entry(
+            "omg.modules.opponent_models.liam:LIAMModel",
+            ModelTraits(sections=_EMBEDDED, stores_others=True),
+            "LIAM: what the others see and do, from the own history",
+        ),
+        "omg_am": Entry(
+            "omg.modules.opponent_models.subgoal:SubgoalModel",
+            ModelTraits(
+                sections=(ModelRateKeys, ModelWidthKeys, FeatureKeys, CodeKeys, InferenceKeys),
+                training=ModelTraining.SUBGOALS,
+            ),
+            "OMG: which view the others are heading for",
+        ),
+        "identity_am": Entry(
+            "omg.modules.opponent_models.identity:IdentityModel",
+            ModelTraits(sections=(FeatureKeys,), told_players=True),
+            "who the others are, told; a bound",
+        ),
+    },
+)
+"""Word of the key `am_model` -> what it means."""

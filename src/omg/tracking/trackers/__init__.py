@@ -1,7 +1,7 @@
 """Records of a run in other tools' formats.
 
-A new one is a module with `check` and `build` (see `TrackerKind`), a line in `TRACKERS`, and its name in
-`NAMES["tracker"]` of the configuration.
+A new one is a module with `check` and `build`, bound together in a `TrackerKind`, and a line in TRACKERS; its name is
+then a value of the configuration key `tracker`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omg.config import Config
-from omg.tracking.trackers import sacred, tensorboard
+from omg.config.sections import SacredKeys
+from omg.registry import Entry, Registry, TrackerTraits
+from omg.tracking.trackers import sacred
 from omg.tracking.trackers.base import Tracker, TrackerGroup, TrackerKind
 
 if TYPE_CHECKING:
@@ -18,16 +20,25 @@ if TYPE_CHECKING:
 
 __all__ = ["TRACKERS", "Tracker", "TrackerGroup", "TrackerKind", "build_trackers", "check_trackers"]
 
-TRACKERS: dict[str, TrackerKind] = {
-    "tensorboard": TrackerKind(tensorboard.check, tensorboard.build),
-    "sacred": TrackerKind(sacred.check, sacred.build),
-}
+TRACKERS: Registry[TrackerKind, TrackerTraits] = Registry(
+    "tracker",
+    {
+        "tensorboard": Entry(
+            "omg.tracking.trackers.tensorboard:KIND",
+            TrackerTraits(switch="use_tensorboard"),
+            "TensorBoard's event files",
+        ),
+        "sacred": Entry(
+            "omg.tracking.trackers.sacred:KIND", TrackerTraits(sections=(SacredKeys,)), "Sacred's observers"
+        ),
+    },
+)
 """Word of the key `tracker` -> what it means."""
 
 
 def chosen_trackers(config: Config) -> tuple[str, ...]:
     """The trackers of a run: those of the key `tracker`, and TensorBoard where `use_tensorboard` asks for it."""
-    always = ("tensorboard",) if config.use_tensorboard else ()
+    always = [name for name, entry in TRACKERS.items() if entry.traits.switch and getattr(config, entry.traits.switch)]
     return tuple(dict.fromkeys((*always, *config.tracker)))
 
 
@@ -39,12 +50,12 @@ def check_trackers(config: Config) -> None:
     """
     sacred.check_unused(config)
     for name in chosen_trackers(config):
-        TRACKERS[name].check(config)
+        TRACKERS[name].build.check(config)
 
 
 def build_trackers(folder: RunFolder, config: Config, warn: Callable[[str], None]) -> TrackerGroup:
     """The trackers of a run; `warn` is told of those that fail."""
     trackers: dict[str, Tracker] = {}
     for name in chosen_trackers(config):
-        trackers |= TRACKERS[name].build(folder, config)
+        trackers |= TRACKERS[name].build.build(folder, config)
     return TrackerGroup(trackers, warn)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from omg.config import Config
 from omg.errors import UserError
+from omg.tracking.trackers.base import TrackerKind
 from omg.training.summary import Row
 
 try:
@@ -256,3 +257,7 @@ def _alone(lock: Path | None) -> Iterator[None]:
 def _without_password(url: str) -> str:
     scheme, separator, rest = url.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+KIND = TrackerKind(check, build)
+"""The line of this tracker in the registry."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omg.config import Config
+from omg.tracking.trackers.base import TrackerKind
 from omg.training.summary import Row
 
 if TYPE_CHECKING:
@@ -89,3 +90,7 @@ def check(config: Config) -> None:
 def build(folder: RunFolder, config: Config) -> Mapping[str, TensorBoardTracker]:
     """See `TrackerKind.build`."""
     return {"tensorboard": TensorBoardTracker(folder.tensorboard)}
+
+
+KIND = TrackerKind(check, build)
+"""The line of this tracker in the registry."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -23,13 +23,10 @@ from omg.components.files import read_json, write_json
 from omg.errors import UserError
 from omg.names import check_links, file_name, inside
 
-STAGES = ("pool", "prior", "train", "evaluate", "adapt", "report")
-RECORDS, REPLACED = "stages", "replaced"
-_ENTRIES = (
-    *(RECORDS, REPLACED, "pool", "runs", "logs", "evaluation", "adaptation", "figures"),
-    *(".lock", "pipeline.yaml", "self_play.csv", "times.csv", "report.html", "report.md"),
-)
-"""What a pipeline makes in its folder; what else is there is the user's."""
+RECORDS, REPLACED, LOGS = "stages", "replaced", "logs"
+PLAN_FILE, TIMES_FILE = "pipeline.yaml", "times.csv"
+_ENTRIES = (RECORDS, REPLACED, LOGS, ".lock", PLAN_FILE, TIMES_FILE)
+"""What a pipeline has in its folder whatever its stages make there; what else is there is the user's."""
 Say = Callable[[str], None]
 
 
@@ -40,7 +37,7 @@ class Part:
     stage: str
     name: str
     """Within the stage, one or two words, e.g. the label of an agent; empty for the only part."""
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     """What its result depends on, as JSON values."""
     makes: tuple[Path, ...]
     """Files and folders that are its result."""
@@ -52,6 +49,8 @@ class Part:
     """Whether an old result is worth keeping when it is replaced."""
     apart: bool = False
     """Whether it is worth a process of its own where several parts can be done at once."""
+    reported: bool = False
+    """Whether the report is made from its result."""
 
     @property
     def title(self) -> str:
@@ -86,17 +85,18 @@ _RECORD = TypeAdapter(Record)
 class Ledger:
     """The records of one pipeline folder, whose parts are read and written nowhere else."""
 
-    def __init__(self, folder: Path, say: Say = lambda message: None) -> None:
+    def __init__(self, folder: Path, say: Say = lambda message: None, entries: Sequence[str] = ()) -> None:
         """Opens them.
 
         Args:
             folder: of the pipeline.
             say: prints a line.
+            entries: what the pipeline's stages make in the folder.
 
         Raises:
             UserError: what belongs to the pipeline has links that lead out of the folder.
         """
-        check_links(folder, _ENTRIES)
+        check_links(folder, (*_ENTRIES, *entries))
         self.folder = folder
         self.say = say
         self.remade: set[str] = set()

@@ -5,42 +5,89 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from omg.errors import UserError
-from omg.evaluation.adaptation import ALL, BEST_RESPONSE, RANDOM, Course, adaptation_curve, courses, scale_of
+from omg.evaluation.tables import AdaptationRow
+from omg.experiments.adaptation.scores import (
+    ALL,
+    BEST_RESPONSE,
+    RANDOM,
+    Course,
+    adaptation_curve,
+    adaptation_summary,
+    courses,
+    episode_scores,
+    scale_of,
+)
 from omg.names import inert
+from omg.report.chapters import Chapter
 from omg.report.curves import figure_path, save_figure
 from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, metric_words
+from omg.types import Row
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 _MOST_PANELS = 12
 """Of single co-players; of more only the mean over all is drawn."""
+_MOST_CO_PLAYERS = 8
+"""Most columns of single co-players that a terminal can show; the file has them all."""
 _COLUMNS = 4
 _WORDS = metric_words("own_return")
 
 
-def plot_adaptation(rows: Iterable[Row], path: str | Path, **options: Any) -> Path:
-    """Draws `draw_adaptation(rows, **options)` into a png, svg or pdf file."""
+def adaptation_chapter(rows: Sequence[Row], names: Mapping[str, str] | None = None) -> Chapter | None:
+    """What a report says about the first episodes; None where there are none.
+
+    Args:
+        rows: of an adaptation table; see `omg.experiments.adaptation.scores`.
+        names: label -> name of agents.
+    """
+    if not rows:
+        return None
+    summary = adaptation_summary(rows)
+    return Chapter(
+        "First episodes with new co-players",
+        lambda colours: draw_adaptation(rows, names=names, colours=colours),
+        "own reward over the first episodes",
+        "What each agent earns itself, from stretch to stretch of its episodes, with 95 % intervals over seeds.",
+        scale_words(summary),
+        "The mean over all co-players:",
+        *adaptation_table(summary, names=names),
+        episode_scores(rows),
+    )
+
+
+def plot_adaptation(
+    rows: Iterable[Row],
+    path: str | Path,
+    *,
+    names: Mapping[str, str] | None = None,
+    colours: Mapping[str, str] | None = None,
+) -> Path:
+    """Draws `draw_adaptation` into a png, svg or pdf file."""
     target = figure_path(path)
     with figure_style():
-        save_figure(draw_adaptation(rows, **options), target)
+        save_figure(draw_adaptation(rows, names=names, colours=colours), target)
     return target
 
 
 @figure_style()
 def draw_adaptation(
     rows: Iterable[Row], *, names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
-) -> Any:
+) -> Figure:
     """One panel for all co-players and one for each: own reward of every agent over its episodes.
 
     Lines are means over stretches of episodes and over seeds, bands their 95 % intervals over seeds. Dashed lines are
     what a random player and the best response earn.
 
     Args:
-        rows: of an adaptation table; see `omg.evaluation.adaptation`.
+        rows: of an adaptation table; see `omg.experiments.adaptation.scores`.
         names: label -> name of agents.
         colours: label -> colour; by order of appearance when left out.
     """
@@ -61,7 +108,7 @@ def draw_adaptation(
     grid = figure.subplots(lines, columns, squeeze=False, sharex=True)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
-    dashed: list[Any] = []
+    dashed: list[Line2D] = []
     for panel, axes in zip(panels, grid.flat, strict=False):
         column = slice(None) if panel == ALL else slice(first.co_players.index(panel), None)
         for level in (scale.random, scale.best):
@@ -81,7 +128,7 @@ def draw_adaptation(
     return figure
 
 
-def _draw_curve(axes: Any, course: Course, panel: str, colour: str, name: str) -> None:
+def _draw_curve(axes: Axes, course: Course, panel: str, colour: str, name: str) -> None:
     curve = adaptation_curve(course, panel)
     axes.plot(curve.episode, curve.mean, color=colour, linewidth=1.6, label=name)
     if len(course.seeds) > 1:
@@ -98,7 +145,7 @@ MEASURES: Mapping[str, str] = {
 
 
 def adaptation_table(
-    summary: Sequence[Row],
+    summary: Sequence[AdaptationRow],
     co_player: str = ALL,
     names: Mapping[str, str] | None = None,
     measures: Sequence[str] = tuple(MEASURES),
@@ -106,24 +153,24 @@ def adaptation_table(
     """Head and lines of a table with one co-player, or with all of them.
 
     Args:
-        summary: from `omg.evaluation.adaptation.adaptation_summary`.
+        summary: from `adaptation_summary`.
         co_player: one of the summary's.
         names: label -> name of agents.
         measures: the columns.
     """
-    rows = [row for row in summary if row["co_player"] == co_player]
+    rows = [row for row in summary if row.co_player == co_player]
     head = ("agent", *(MEASURES[measure] for measure in measures))
     lines: list[Sequence[str]] = [
-        (_agent(str(row["agent"]), names), *(_estimate(row, measure) for measure in measures)) for row in rows
+        (_agent(row.agent, names), *(_estimate(row, measure) for measure in measures)) for row in rows
     ]
     return head, lines
 
 
 def co_player_table(
-    summary: Sequence[Row], names: Mapping[str, str] | None = None
+    summary: Sequence[AdaptationRow], names: Mapping[str, str] | None = None
 ) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Head and lines of a table of every agent's own reward, mean over all episodes, with each co-player."""
-    found = {(str(row["agent"]), str(row["co_player"])): float(row["mean"]) for row in summary}
+    found = {(row.agent, row.co_player): row.mean for row in summary}
     agents = dict.fromkeys(agent for agent, _ in found)
     co_players = [name for name in dict.fromkeys(name for _, name in found) if name != ALL]
     lines: list[Sequence[str]] = [
@@ -132,28 +179,38 @@ def co_player_table(
     return ("agent", *co_players), lines
 
 
-def scale_words(summary: Sequence[Row]) -> str:
+def adaptation_screen(title: str, summary: Sequence[AdaptationRow], names: Mapping[str, str] | None = None) -> Screen:
+    """For a terminal: the table of all co-players, one of each by itself if they are few, and what the scale is."""
+    # The file and the page have one measure more; a narrow terminal has no room for it.
+    whole = adaptation_table(summary, ALL, names, ("mean", "last_quarter", "normalised"))
+    single = co_player_table(summary, names)
+    co_players = len(single[0]) - 1
+    few = [ScreenTable("Own reward with each co-player", *single)] if 1 < co_players <= _MOST_CO_PLAYERS else []
+    return [ScreenTable(f"{title}: all {co_players} co-players", *whole), *few, scale_words(summary)]
+
+
+def scale_words(summary: Sequence[AdaptationRow]) -> str:
     """What the normalised scores are, in a sentence."""
-    scale = str(summary[0]["scale"])
+    scale = summary[0].scale
     one = {
         "best response": "a best response to the same co-player",
         "best agent compared": "the best of these agents with the same co-player, in its last quarter (no best "
         "response was given or trained)",
     }[scale]
-    left_out = [row["co_player"] for row in summary if row["agent"] == summary[0]["agent"] and _unscaled(row)]
-    missing = f" No scale, and not counted: {', '.join(map(str, left_out))}." if left_out else ""
+    left_out = [row.co_player for row in summary if row.agent == summary[0].agent and _unscaled(row)]
+    missing = f" No scale, and not counted: {', '.join(left_out)}." if left_out else ""
     return f"Normalised: 0 is a random player, 1 is {one}.{missing}"
 
 
-def _unscaled(row: Row) -> bool:
-    return row["co_player"] != ALL and math.isnan(float(row["normalised"]))
+def _unscaled(row: AdaptationRow) -> bool:
+    return row.co_player != ALL and math.isnan(row.normalised)
 
 
 def _agent(label: str, names: Mapping[str, str] | None) -> str:
     return "best response" if label == BEST_RESPONSE else agent_name(label, names)
 
 
-def _estimate(row: Row, measure: str) -> str:
+def _estimate(row: AdaptationRow, measure: str) -> str:
     value, low, high = (float(row[key]) for key in (measure, f"{measure}_low", f"{measure}_high"))
     if math.isnan(value):
         return "\N{EN DASH}"

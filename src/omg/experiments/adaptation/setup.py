@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from omg.config import Config, adjust, change_config
 from omg.config.overrides import nested
-from omg.controllers import TeamDraw, TeamPart
+from omg.controllers.base import Player
+from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError, unknown_name
 from omg.evaluation import MemberName, group_names, make_groups
+from omg.experiments.adaptation.schooling import Schooling
 from omg.experiments.evaluation import load_contestants
 from omg.learners import build_learner
 from omg.pools import Agent, Pool, is_pool
 from omg.tracking import RunFolder
 from omg.training.checkpoint import newest_learner
 from omg.training.encounters import Teams, build_teams
-from omg.training.schooling import Schooling
 
 WHICH = ("last", "best")
 _OWNED = {
@@ -57,7 +57,7 @@ class Entrant:
     label: str
     brought: tuple[Schooling, ...]
     """Of each of its training seeds."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     """Configuration keys that differ from those of its training, e.g. an ablation."""
     frozen: bool = False
     """Whether it does not learn any more; what it believes within an episode still changes."""
@@ -66,7 +66,7 @@ class Entrant:
 def load_entrant(
     label: str,
     source: str | Path,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     *,
     frozen: bool = False,
     which: str = "last",
@@ -106,7 +106,7 @@ def load_entrant(
     return Entrant(label, tuple(brought), given, frozen)
 
 
-def check_settings(where: str, settings: Mapping[str, Any]) -> None:
+def check_settings(where: str, settings: Mapping[str, object]) -> None:
     """Refuses dotted configuration keys that an adaptation sets by itself."""
     for key in settings:
         first = key.partition(".")[0]
@@ -114,7 +114,9 @@ def check_settings(where: str, settings: Mapping[str, Any]) -> None:
             raise UserError(f"{where}.{key}: cannot be set here ({_OWNED[first]}).")
 
 
-def adaptation_config(config: Config, n_agents: int, games: int, episodes: int, settings: Mapping[str, Any]) -> Config:
+def adaptation_config(
+    config: Config, n_agents: int, games: int, episodes: int, settings: Mapping[str, object]
+) -> Config:
     """The configuration under which a trained agent goes on in one seat.
 
     Exploration and other schedules stand where they end. Learning begins with the first round: replay samples no more
@@ -213,7 +215,7 @@ def gather_teams(
         UserError: there is nobody, the pool is of another game, or mixtures cannot be made.
     """
     members: list[MemberName] = []
-    players: list[Any] = []
+    players: list[Player] = []
     if pool is not None:
         if pool.spec != env.spec:
             raise UserError(
@@ -240,5 +242,5 @@ def gather_teams(
             )
         (mixed,) = make_groups(members, others + 1, [group_names(others + 1)[-1]], seed)
         names += mixed.teams
-        mates = np.concatenate([mates, mixed.mates])
+        mates = np.concatenate([mates, mixed.members])
     return build_teams(names, mates, players, seat)

@@ -1,7 +1,7 @@
 """Few-shot adaptation as tables: what a player earns in its first episodes with co-players it has never met.
 
-A row of an adaptation table has the columns `agent`, `seed`, `co_player`, `episode` (from 1) and `reward`: what the
-agent itself earned. All agents begin the same games: those of one seed, co-player and episode start alike.
+A row of an adaptation table is an `EpisodeRow`: what the agent itself earned in one episode. All agents begin the same
+games: those of one seed, co-player and episode start alike.
 
 Scores are normalised for each co-player between a random player (0) and a best response to it (1). Without a best
 response the best of the agents compared, in its last quarter, stands in for it, and the tables say so. The score with
@@ -12,16 +12,17 @@ counts, while its own score may be anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from omg.errors import UserError
 from omg.evaluation.statistics import Estimate, bootstrap_interval, normalised_scores, score_interval
+from omg.evaluation.tables import AdaptationRow, EpisodeRow, ScoreRow
+from omg.report.words import FIRST_EPISODES
+from omg.runners.vector import OWN_RETURN
+from omg.types import Row
 
-Row = Mapping[str, Any]
-
-COLUMNS = ("agent", "seed", "co_player", "episode", "reward")
 RANDOM, BEST_RESPONSE = "random", "best_response"
 """Agents that mark the ends of the scale."""
 ALL = "all"
@@ -56,22 +57,25 @@ def courses(rows: Iterable[Row]) -> dict[str, Course]:
     """
     cells: dict[str, dict[tuple[int, str, int], float]] = {}
     for row in rows:
-        missing = [column for column in COLUMNS if column not in row]
+        missing = [column for column in EpisodeRow.names() if column not in row]
         if missing:
-            raise UserError(f"adaptation: a row has no column '{missing[0]}'. Needed: {', '.join(COLUMNS)}.")
-        key = (int(row["seed"]), str(row["co_player"]), int(row["episode"]))
-        mine = cells.setdefault(str(row["agent"]), {})
+            raise UserError(f"adaptation: a row has no column '{missing[0]}'. Needed: {', '.join(EpisodeRow.names())}.")
+        found = EpisodeRow.of(row)
+        key = (found.seed, found.co_player, found.episode)
+        mine = cells.setdefault(found.agent, {})
         if key in mine:
-            raise UserError(f"adaptation: agent '{row['agent']}' has episode {key[2]} of seed {key[0]} twice.")
-        mine[key] = float(row["reward"])
+            raise UserError(
+                f"adaptation: agent '{found.agent}' has episode {found.episode} of seed {found.seed} twice."
+            )
+        mine[key] = found.reward
     if not cells:
         raise UserError("adaptation: there are no rows.")
-    found = {agent: _course(agent, mine) for agent, mine in cells.items()}
-    first = next(iter(found.values()))
-    for agent, course in found.items():
+    by_agent = {agent: _course(agent, mine) for agent, mine in cells.items()}
+    first = next(iter(by_agent.values()))
+    for agent, course in by_agent.items():
         if set(course.co_players) != set(first.co_players):
             raise UserError(f"adaptation: agent '{agent}' has not met the same co-players as the others.")
-    return found
+    return by_agent
 
 
 def _course(agent: str, cells: Mapping[tuple[int, str, int], float]) -> Course:
@@ -128,7 +132,7 @@ def scale_of(found: Mapping[str, Course]) -> Scale:
     return Scale(mean(RANDOM), best, SCALES[False])
 
 
-def adaptation_summary(rows: Iterable[Row], *, seed: int = 0) -> list[dict[str, Any]]:
+def adaptation_summary(rows: Iterable[Row], *, seed: int = 0) -> list[AdaptationRow]:
     """How each agent does over all its episodes and over the last quarter of them.
 
     Args:
@@ -156,11 +160,12 @@ def adaptation_summary(rows: Iterable[Row], *, seed: int = 0) -> list[dict[str, 
             "last_quarter_normalised": (scale.normalise(late), scale.weights),
         }
         for index, name in enumerate((ALL, *course.co_players)):
-            row = {"agent": agent, "co_player": name, "seeds": len(course.seeds), "episodes": course.rewards.shape[2]}
+            measured: dict[str, float] = {}
             for measure, (scores, weights) in measures.items():
                 chosen = scores * weights if name == ALL else scores[:, index - 1 : index]
-                row |= _columns(measure, _interval(chosen, seed))
-            table.append({**row, "scale": scale.name})
+                measured |= _columns(measure, _interval(chosen, seed))
+            who = {"agent": agent, "co_player": name, "seeds": len(course.seeds), "episodes": course.rewards.shape[2]}
+            table.append(AdaptationRow.of({**who, **measured, "scale": scale.name}))
     return table
 
 
@@ -202,3 +207,21 @@ def adaptation_curve(course: Course, co_player: str, points: int = _CURVE_POINTS
     low, high = np.transpose([bootstrap_interval(value) for value in values])
     middle = np.asarray([stretch.mean() + 1 for stretch in stretches])
     return AdaptationCurve(middle, values.mean(axis=1), low, high)
+
+
+def episode_scores(rows: Iterable[Row]) -> list[ScoreRow]:
+    """An adaptation as an evaluation has it: mean over the episodes of each seed of each agent with each co-player."""
+    return [
+        ScoreRow(
+            agent=agent,
+            seed=seed,
+            group=FIRST_EPISODES,
+            team=co_player,
+            episodes=course.rewards.shape[2],
+            metric=OWN_RETURN,
+            mean=float(course.rewards[row, column].mean()),
+        )
+        for agent, course in courses(rows).items()
+        for row, seed in enumerate(course.seeds)
+        for column, co_player in enumerate(course.co_players)
+    ]

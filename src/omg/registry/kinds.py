@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     """Lets 2e6 and NumPy integers pass for whole numbers; truth values and text stay what they are."""
     if isinstance(value, bool):
         return value
@@ -18,7 +18,7 @@ def _whole(value: Any) -> Any:
     return int(float(value)) if isinstance(value, numbers.Real) and float(value).is_integer() else value
 
 
-def _real(value: Any) -> Any:
+def _real(value: object) -> object:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return value
     try:

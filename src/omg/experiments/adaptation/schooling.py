@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +16,9 @@ import numpy as np
 
 from omg.components.files import fill_leaves, name_leaves
 from omg.errors import UserError
-from omg.learners import Learner
+from omg.learners.base import Learner
 from omg.pools import Agent
+from omg.types import PyTree
 
 _PLAYER, _TARGET, _OPTIMISER = "mac", "target_mac", "opt_state"
 
@@ -41,7 +41,7 @@ class Schooling:
 
 def schooled_state(
     learner: Learner, brought: Sequence[Schooling], seeds: Sequence[int], seat: int, *, optimisers: bool = True
-) -> Any:
+) -> PyTree:
     """States of a learner that goes on where trained agents stopped.
 
     A part of the state (its critic, its optimiser) is taken over if all of it fits and every agent has it; otherwise it
@@ -73,13 +73,13 @@ def schooled_state(
     return jax.device_put(fill_leaves(rows, arrays))
 
 
-def new_state(learner: Learner, seeds: Sequence[int]) -> Any:
+def new_state(learner: Learner, seeds: Sequence[int]) -> PyTree:
     """States of a learner that knows nothing, leaves [R, ...] for `seeds` [R]."""
     keys = jax.vmap(lambda seed: jax.random.split(jax.random.PRNGKey(seed))[1])(jnp.asarray(seeds, jnp.uint32))
     return jax.jit(jax.vmap(learner.init))(keys)
 
 
-def fit(shapes: Any, brought: Schooling, seat: int, *, optimisers: bool = True) -> dict[str, np.ndarray]:
+def fit(shapes: PyTree, brought: Schooling, seat: int, *, optimisers: bool = True) -> dict[str, np.ndarray]:
     """The parts of a learner's state that an agent brings along, by path.
 
     Args:

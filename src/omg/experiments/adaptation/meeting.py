@@ -1,33 +1,30 @@
-"""Few-shot adaptation: what agents earn in their first episodes with co-players they have never met.
+"""Agents among co-players they have never met: all seeds and co-players of an agent are one compiled program.
 
 An agent goes on learning by its own rule, in one seat, while its co-players stay as they are: a short run, in small
-rounds, that starts from what its training left. All seeds and co-players of an agent are one compiled program.
+rounds, that starts from what its training left.
+
+Letters in shapes: K repetitions, M teams, R = K * M replicates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from omg.config import PLANNERS, Config, resolve
+from omg.config import Config, resolve
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError
-from omg.evaluation.adaptation import BEST_RESPONSE, COLUMNS, RANDOM, adaptation_summary
-from omg.experiments.adaptation_setup import Entrant, adaptation_config, check_seat, gather_teams, load_entrant
-from omg.experiments.results import write_rows
-from omg.pools import Pool
-from omg.report.adaptation import plot_adaptation
-from omg.training.device import prepare
+from omg.evaluation.tables import EpisodeRow
+from omg.experiments.adaptation.schooling import new_state, schooled_state
+from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM
+from omg.experiments.adaptation.setup import Entrant, adaptation_config
 from omg.training.encounters import EncounterProgram, Teams
-from omg.training.schooling import new_state, schooled_state
+from omg.types import PyTree
 
-Row = dict[str, Any]
 Say = Callable[[str], None]
 
 _BYTES_AT_ONCE = 2_000_000_000
@@ -61,97 +58,6 @@ class Rules:
     def rounds(self) -> int:
         """Enough for `episodes`."""
         return -(-self.episodes // self.games)
-
-
-class Adaptation(NamedTuple):
-    """What came of it."""
-
-    rows: list[Row]
-    """Of all episodes; see `omg.evaluation.adaptation`."""
-    summary: list[Row]
-
-
-def adapt(
-    agents: Mapping[str, str | Path],
-    *,
-    pool: str | Path | None = None,
-    pool_set: str = "heldout",
-    players: Sequence[str] = (),
-    mixtures: bool = False,
-    rules: Rules | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    frozen: bool = False,
-    which: str = "last",
-    best_response: Sequence[str | Path] = (),
-    best_response_steps: int = 0,
-    say: Say = lambda message: None,
-) -> Adaptation:
-    """Measures the adaptation of several agents to the same co-players, from the same starts.
-
-    Args:
-        agents: label -> run, agent's folder or `POOL:member`.
-        pool: whose members are met.
-        pool_set: set of the pool.
-        players: scripted co-players besides.
-        mixtures: whether teams of different co-players are met as well.
-        rules: how long, how often and from where.
-        settings: label -> dotted configuration keys that differ from the agent's training.
-        frozen: whether nobody learns any more.
-        which: `last` or `best` agent of each training seed.
-        best_response: agents like those above; with each co-player the best of them, frozen, is the 1 of the scale.
-        best_response_steps: environment steps that a best response to each co-player is trained for, by PPO, instead.
-        say: told what is done.
-
-    Raises:
-        UserError: somebody is missing, was made for another game, or cannot go on with these settings.
-    """
-    if not agents:
-        raise UserError("AGENT: give at least one.")
-    for label in (RANDOM, BEST_RESPONSE):
-        if label in agents:
-            raise UserError(f"AGENT: '{label}' names an end of the scale; choose another label, LABEL=AGENT.")
-    if best_response and best_response_steps:
-        raise UserError("best_response: got agents and steps to train one; give one of the two.")
-    prepare(use_cuda=True)
-    own = settings or {}
-    entrants = [
-        load_entrant(label, source, own.get(label), frozen=frozen, which=which) for label, source in agents.items()
-    ]
-    rules = rules or Rules()
-    env = entrants[0].brought[0].agent.env
-    seat = check_seat(env, rules.seat)
-    opened = None if pool is None else Pool.open(pool)
-    teams = gather_teams(env, opened, pool_set, players, mixtures=mixtures, seat=seat, seed=rules.seed)
-    # Whoever marks the scale was trained elsewhere and plays as it is.
-    best = [load_entrant(str(source), source, frozen=True, which=which) for source in best_response]
-    meeting = Meeting(entrants[0].brought[0].agent.config, env, teams, rules, most_seeds(entrants, rules))
-    for entrant in (*entrants, *best):
-        meeting.check(entrant)
-    rows = [row for entrant in entrants for row in meeting.agent_rows(entrant, say)]
-    rows += meeting.random_rows(say)
-    if best:
-        rows += meeting.best_rows(best, say)
-    elif best_response_steps:
-        rows += meeting.trained_best_rows(best_response_steps, say)
-    return Adaptation(rows, adaptation_summary(rows))
-
-
-def most_seeds(entrants: Sequence[Entrant], rules: Rules) -> int:
-    """Repetitions for everybody; who has fewer training seeds uses them several times."""
-    return rules.seeds or max(len(entrant.brought) for entrant in entrants)
-
-
-def write_adaptation(folder: Path, rows: Sequence[Row], names: Mapping[str, str] | None = None) -> list[Path]:
-    """Writes `adaptation.csv`, `summary.csv` and `adaptation.png`; returns their paths.
-
-    Raises:
-        UserError: a file cannot be written.
-    """
-    tables = folder / "adaptation.csv", folder / "summary.csv"
-    write_rows(tables[0], rows, COLUMNS)
-    summary = adaptation_summary(rows)
-    write_rows(tables[1], summary, list(summary[0]))
-    return [*tables, plot_adaptation(rows, folder / "adaptation.png", names=names)]
 
 
 class Meeting:
@@ -190,41 +96,41 @@ class Meeting:
         episodes = rules.rounds * rules.games
         return adaptation_config(agent.config, agent.spec.n_agents, rules.games, episodes, entrant.settings)
 
-    def agent_rows(self, entrant: Entrant, say: Say = lambda message: None) -> list[Row]:
+    def agent_rows(self, entrant: Entrant, say: Say = lambda message: None) -> list[EpisodeRow]:
         """All episodes of an agent with every team."""
         config = self.check(entrant)
         program = EncounterProgram(config, self.teams, frozen=entrant.frozen)
         brought = [entrant.brought[number % len(entrant.brought)] for number in range(len(self.seeds))]
 
-        def states(chosen: np.ndarray) -> Any:
+        def states(chosen: np.ndarray) -> PyTree:
             mine = [brought[number] for number in self.repetition[chosen]]
             # A planner's gradient steps see as much as in its training, those of others only a few games.
             return schooled_state(
-                program.learner, mine, self._seeds(chosen), self.teams.seat, optimisers=config.learner in PLANNERS
+                program.learner, mine, self._seeds(chosen), self.teams.seat, optimisers=config.learner_part.plans
             )
 
         return self._rows(entrant.label, self._play(program, states, entrant.label, say))
 
-    def random_rows(self, say: Say = lambda message: None) -> list[Row]:
+    def random_rows(self, say: Say = lambda message: None) -> list[EpisodeRow]:
         """All episodes of a random player, the 0 of the scale."""
         config = self._newcomer(self.rules.games)
         program = EncounterProgram(config, self.teams, player=build_scripted(RANDOM, self.env))
         return self._rows(RANDOM, self._play(program, lambda chosen: None, "random player", say))
 
-    def best_rows(self, candidates: Sequence[Entrant], say: Say = lambda message: None) -> list[Row]:
+    def best_rows(self, candidates: Sequence[Entrant], say: Say = lambda message: None) -> list[EpisodeRow]:
         """All episodes of the best of some agents with each team, the 1 of the scale."""
-        rows: dict[tuple[str, str], list[Row]] = {}
+        rows: dict[tuple[str, int], list[EpisodeRow]] = {}
         for number, candidate in enumerate(candidates):
             for row in self.agent_rows(candidate, say):
-                rows.setdefault((str(row["co_player"]), str(number)), []).append(row)
-        best = []
+                rows.setdefault((row.co_player, number), []).append(row)
+        best: list[EpisodeRow] = []
         for name in self.teams.names:
             mine = [found for (co_player, _), found in rows.items() if co_player == name]
-            chosen = max(mine, key=lambda found: np.mean([row["reward"] for row in found]))
-            best += [{**row, "agent": BEST_RESPONSE} for row in chosen]
+            chosen = max(mine, key=lambda found: np.mean([row.reward for row in found]))
+            best += [EpisodeRow.extended(row, agent=BEST_RESPONSE) for row in chosen]
         return best
 
-    def trained_best_rows(self, steps: int, say: Say = lambda message: None) -> list[Row]:
+    def trained_best_rows(self, steps: int, say: Say = lambda message: None) -> list[EpisodeRow]:
         """All episodes of players that were trained by PPO for each team alone, the 1 of the scale.
 
         As many are trained for each team as there are repetitions, and the best of them counts: some may have come to
@@ -237,7 +143,7 @@ class Meeting:
         learning = EncounterProgram(self._newcomer(_BEST_RESPONSE_GAMES), self.teams)
         playing = EncounterProgram(self._newcomer(self.rules.games), self.teams, frozen=True)
 
-        def states(chosen: np.ndarray) -> Any:
+        def states(chosen: np.ndarray) -> PyTree:
             seeds = self._seeds(chosen)
             state = learning.begin(new_state(learning.learner, seeds), seeds, self.team[chosen])
             while int(state.t_env.numpy().min()) < steps:
@@ -262,7 +168,9 @@ class Meeting:
     def _seeds(self, chosen: np.ndarray) -> list[int]:
         return [self.seeds[number] for number in self.repetition[chosen]]
 
-    def _play(self, program: EncounterProgram, states: Callable[[np.ndarray], Any], label: str, say: Say) -> np.ndarray:
+    def _play(
+        self, program: EncounterProgram, states: Callable[[np.ndarray], PyTree], label: str, say: Say
+    ) -> np.ndarray:
         """What each replicate earned, [R, episodes]; `states` gives the learners of some of them."""
         rounds, number = self.rules.rounds, len(self.team)
         parts = -(-number // self._at_once(program))
@@ -286,16 +194,16 @@ class Meeting:
         size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(learner)) + program.storage_bytes()
         return max(1, _BYTES_AT_ONCE // size)
 
-    def _rows(self, label: str, earned: np.ndarray) -> list[Row]:
+    def _rows(self, label: str, earned: np.ndarray) -> list[EpisodeRow]:
         """Tidy rows of rewards [R, episodes]."""
         return [
-            {
-                "agent": label,
-                "seed": self.seeds[self.repetition[replicate]],
-                "co_player": self.teams.names[self.team[replicate]],
-                "episode": episode + 1,
-                "reward": round(float(reward), 6),
-            }
+            EpisodeRow(
+                agent=label,
+                seed=self.seeds[self.repetition[replicate]],
+                co_player=self.teams.names[self.team[replicate]],
+                episode=episode + 1,
+                reward=round(float(reward), 6),
+            )
             for replicate, rewards in enumerate(earned)
             for episode, reward in enumerate(rewards)
         ]

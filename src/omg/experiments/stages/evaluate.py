@@ -1,0 +1,281 @@
+"""The stage `evaluate`: agents with teams of the pool, what their subgoals know, and how they do with themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from omg.config import Config
+from omg.errors import UserError, unknown_name
+from omg.evaluation import group_names
+from omg.evaluation.rows import R, read_rows, write_rows
+from omg.evaluation.tables import (
+    ComparisonRow,
+    CrossPlayRow,
+    MeasureRow,
+    SelfPlayRow,
+    SelfPlayScoreRow,
+    SetScoreRow,
+    SetSummaryRow,
+)
+from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
+from omg.experiments.inference import control_rows, inference_rows
+from omg.experiments.ledger import Part
+from omg.experiments.results import (
+    comparison_rows,
+    evaluation_folder,
+    finished_run,
+    run_metrics,
+    self_play_files,
+    table_files,
+    write_tables,
+)
+from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
+from omg.experiments.stages.pool import PoolStage, check_scripts
+from omg.experiments.stages.train import TrainStage
+from omg.pools import Pool
+from omg.pools.members import SetName
+from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
+from omg.report.tables import SHORTEST_SCORES, Shown, cells, table_of
+from omg.report.terminal import Screen, ScreenTable
+from omg.report.verdict import answers
+from omg.report.words import agent_name, group_name
+
+if TYPE_CHECKING:
+    from omg.experiments.plan_check import CheckedPlan
+
+_VERDICTS = {"better": "better", "worse": "worse", "no difference shown": "not shown"}
+"""Verdicts in words that fit a narrow terminal."""
+
+
+class EvaluationSection(Section):
+    """With whom and how long the agents are evaluated."""
+
+    sets: list[SetName] = Field(["heldout"], min_length=1, description="Sets of the pool; the report is on the first")
+    groups: list[str] | None = Field(None, description="Groups of teams; None for all, an empty list for none")
+    episodes: int = Field(100, ge=1, description="Episodes per team")
+    seed: int = Field(0, ge=0, description="Seed of teams and games")
+    which: Literal["last", "best"] = Field("last", description="Which agent of each training seed plays")
+    untrained: bool = Field(True, description="Also evaluate the first agent as it is before training")
+    scripted: list[str] = Field([], description="Scripted players to evaluate as well")
+    crossplay_episodes: int = Field(32, ge=0, description="Cross-play of the first set, episodes per pair; 0: none")
+    inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
+
+    @property
+    def plays_groups(self) -> bool:
+        """Whether agents are evaluated with any teams."""
+        return self.groups is None or bool(self.groups)
+
+    def evaluated(self, agents: Iterable[str]) -> tuple[str, ...]:
+        """Labels of everybody who is evaluated with teams, in the order of the tables."""
+        if not self.plays_groups:
+            return ()
+        return (*agents, *((UNTRAINED,) if self.untrained else ()), *self.scripted)
+
+
+class EvaluateStage(Stage):
+    """A part for the scores of everybody, for cross-play, for each agent's diagnostics, and for the tables."""
+
+    name = "evaluate"
+    entries = ("evaluation", "self_play.csv")
+
+    @classmethod
+    def check(cls, checked: CheckedPlan) -> Mapping[str, Config]:
+        """See `Stage`."""
+        section, pool, seats = checked.plan.evaluation, checked.plan.pool, checked.env.spec.n_agents
+        for name in section.sets:
+            if name not in pool.sets:
+                raise UserError(f"evaluation.sets: got '{name}', but the pool has nobody in that set.")
+        if section.crossplay_episodes and not pool.counts.get(section.sets[0]):
+            raise UserError(
+                f"evaluation.crossplay_episodes: got {section.crossplay_episodes}, but the set '{section.sets[0]}' has "
+                f"no learned members to play it. Give 0."
+            )
+        known = group_names(seats)
+        for group in section.groups or ():
+            if group not in known:
+                raise unknown_name(f"group (evaluation.groups) of a game with {seats} seats:", group, known)
+        check_scripts("evaluation.scripted", section.scripted, checked.env)
+        return {}
+
+    def parts(self, earlier: Earlier) -> list[Part]:
+        """See `Stage`."""
+        pool, trained = earlier.of(PoolStage)[""], earlier.of(TrainStage)
+        parts = [
+            *self._score_parts(pool, trained),
+            *self._cross_play_parts(pool),
+            *self._diagnostic_parts(pool, trained),
+        ]
+        if parts:
+            settings = {
+                "metric": self.checked.metric,
+                "agent": self.checked.agent,
+                "baselines": self.checked.baselines,
+                "lower_is_better": self.plan.report.lower_is_better,
+            }
+            files = table_files(self.checked)
+            parts.append(Part(self.name, "tables", settings, files, self.write_tables, tuple(parts), reported=True))
+        if self.checked.self_play:
+            needs = tuple(trained[label] for label in self.checked.self_play)
+            files = self_play_files(self.checked)
+            parts.append(Part(self.name, "self-play", {}, files, self.write_self_play, needs, reported=True))
+        return parts
+
+    @classmethod
+    def shows(cls, checked: CheckedPlan) -> Screen:
+        """See `Stage`."""
+        names, compared = checked.plan.report.names, comparison_rows(checked)
+        alone = self_play_rows_of(checked)
+        return [
+            *_group_tables(checked, compared),
+            *([ScreenTable("Self-play", *self_play_table(alone, names))] if alone else []),
+            *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
+        ]
+
+    def _score_parts(self, pool: Part, trained: Mapping[str, Part]) -> list[Part]:
+        games = chosen(self.plan.evaluation, ("sets", "groups", "episodes", "seed", "which"))
+        first = next(iter(trained.values()))
+        parts = []
+        for label in self.checked.evaluated:
+            # Those who never learned still depend on the first agent's networks and number of seeds.
+            own = trained.get(label, first if label == UNTRAINED else pool)
+            file = self._table(f"scores-{label}")
+            work = partial(self.write_scores, label, file)
+            settings = {"label": label, **games}
+            parts.append(self._part(f"scores {label}", settings, file, work, with_pool(own, pool)))
+        return parts
+
+    def _cross_play_parts(self, pool: Part) -> list[Part]:
+        if not self.plan.evaluation.crossplay_episodes:
+            return []
+        settings = chosen(self.plan.evaluation, ("sets", "seed", "crossplay_episodes"))
+        file = self._table("crossplay")
+        return [self._part("cross-play", settings, file, partial(self.write_cross_play, file), (pool,))]
+
+    def _diagnostic_parts(self, pool: Part, trained: Mapping[str, Part]) -> list[Part]:
+        settings = chosen(self.plan.evaluation, ("sets", "seed", "which", "inference_episodes"))
+        settings["metric"] = self.checked.metric
+        parts = []
+        for label in self.checked.with_models:
+            file = self._table(f"diagnostics-{label}")
+            work = partial(self.write_diagnostics, label, file)
+            parts.append(self._part(f"diagnostics {label}", settings, file, work, with_pool(trained[label], pool)))
+        return parts
+
+    def _part(
+        self, name: str, settings: Mapping[str, object], file: Path, work: partial[None], needs: tuple[Part, ...]
+    ) -> Part:
+        return Part(self.name, name, settings, (file,), work, needs, apart=True)
+
+    def _table(self, name: str) -> Path:
+        return evaluation_folder(self.checked) / "parts" / f"{name}.csv"
+
+    def _rows(self, names: Iterable[str], kind: type[R]) -> list[R]:
+        return [row for name in names for row in read_rows(self._table(name), kind)]
+
+    # ------------------------------------------------------------------------------------------- how a part is done
+
+    @cached_property
+    def arena(self) -> Arena:
+        """The pool, loaded when it is first needed."""
+        return Arena(self.checked.pool, self.checked.env)
+
+    def _contestants(self, label: str) -> Contestants:
+        if label == UNTRAINED:
+            config = self.checked.first_config
+            # In all seats there is nobody else to be told apart.
+            partners = 0 if config.team is None else len(Pool.open(self.checked.pool).members("training"))
+            return untrained(config, self.checked.env, partners)
+        run = finished_run(self.checked.runs(label)).path
+        return load_contestants(label, run, self.plan.evaluation.which)
+
+    def write_scores(self, label: str, file: Path) -> None:
+        """Plays one agent, or a script, with all teams."""
+        section = self.plan.evaluation
+        games = (section.groups, section.episodes, section.seed)
+        contestants = None if label in section.scripted else self._contestants(label)
+        rows: list[SetScoreRow] = []
+        for name in section.sets:
+            if contestants is None:
+                found = self.arena.scripted_scores(label, self.checked.first_config, name, *games)
+            else:
+                found = self.arena.scores(contestants, name, *games)
+            rows += [SetScoreRow.extended(row, set=name) for row in found]
+        write_rows(file, rows, SetScoreRow.names())
+
+    def write_cross_play(self, file: Path) -> None:
+        """Plays the members of the first set with each other."""
+        section = self.plan.evaluation
+        rows = cross_play_arena(self.arena, section.sets[0], section.crossplay_episodes, section.seed)
+        write_rows(file, rows, CrossPlayRow.names())
+
+    def write_diagnostics(self, label: str, file: Path) -> None:
+        """Measures what one agent's opponent model knows."""
+        section = self.plan.evaluation
+        rows: list[MeasureRow] = []
+        if section.inference_episodes:
+            rows += inference_rows(
+                self._contestants(label),
+                self.arena,
+                section.sets[0],
+                episodes=section.inference_episodes,
+                seed=section.seed,
+            )
+        rows += control_rows(label, run_metrics(self.checked, label), self.checked.metric)
+        write_rows(file, rows, MeasureRow.names())
+
+    def write_tables(self) -> None:
+        """Makes the tables of the evaluation from those of its parts."""
+        played = self.plan.evaluation.crossplay_episodes > 0
+        write_tables(
+            self.checked,
+            self._rows([f"scores-{label}" for label in self.checked.evaluated], SetScoreRow),
+            self._rows(["crossplay"] if played else [], CrossPlayRow),
+            self._rows([f"diagnostics-{label}" for label in self.checked.with_models], MeasureRow),
+        )
+
+    def write_self_play(self) -> None:
+        """Tables what the last test of each seed found, of the agents that learn in all seats."""
+        rows: list[SelfPlayScoreRow] = []
+        for label in self.checked.self_play:
+            run = finished_run(self.checked.runs(label))
+            metric = self.checked.env.spec.success_metric
+            rows += self_play_rows(label, run.metrics(), metric, run.config().test_nepisode)
+        summary, seeds = self_play_files(self.checked)
+        write_rows(seeds, rows, SelfPlayScoreRow.names())
+        write_rows(summary, self_play_summary(rows), SelfPlayRow.names())
+
+
+def summary_rows(checked: CheckedPlan) -> list[SetSummaryRow]:
+    """The verdict's metric for every agent and group of the first set; nothing without groups."""
+    if not checked.evaluated:
+        return []
+    rows = read_rows(evaluation_folder(checked) / "summary.csv", SetSummaryRow)
+    return [row for row in rows if row.set == checked.plan.evaluation.sets[0] and row.metric == checked.metric]
+
+
+def self_play_rows_of(checked: CheckedPlan) -> list[SelfPlayRow]:
+    """How agents that learned in all seats do with themselves; nothing where there are none."""
+    return read_rows(self_play_files(checked)[0], SelfPlayRow) if checked.self_play else []
+
+
+def _group_tables(checked: CheckedPlan, compared: Sequence[ComparisonRow]) -> Iterator[ScreenTable]:
+    """A table for each group of teams: how everybody does, and the agent in question against each baseline."""
+    names, summary = checked.plan.report.names, summary_rows(checked)
+    against = {(row.group, row.baseline): row for row in compared}
+    main = agent_name(checked.agent, names)
+    difference = Shown(ComparisonRow.difference, "inside")
+    for group in dict.fromkeys(row.group for row in summary):
+        scored = [row for row in summary if row.group == group]
+        head, lines = table_of(scored, SHORTEST_SCORES, names)
+        rows = []
+        for row, line in zip(scored, lines, strict=True):
+            other = against.get((group, row.agent))
+            beside = ("", "") if other is None else (*cells(other, difference), _VERDICTS[other.verdict])
+            rows.append((*line, *beside))
+        columns = (*head, f"{main} minus it [95 %]", f"{main} is")
+        yield ScreenTable(f"{checked.plan.name}: {group_name(group)}", columns, rows)

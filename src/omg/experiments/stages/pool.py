@@ -1,0 +1,162 @@
+"""The stage `pool`: the team-mates, trained or copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from omg.config import Config
+from omg.controllers.scripted import build_scripted
+from omg.envs import Env
+from omg.errors import UserError, abridged
+from omg.experiments.ledger import Part
+from omg.experiments.pool import MOST_MEMBERS, copy_pool, train_pool
+from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
+from omg.pools import Pool
+from omg.pools.members import SetName, read_index
+
+if TYPE_CHECKING:
+    from omg.experiments.plan import Plan
+    from omg.experiments.plan_check import CheckedPlan
+
+POOL_FOLDER = "pool"
+"""Of a pipeline's folder."""
+
+
+class PoolSection(SettingsSection):
+    """Who the team-mates are."""
+
+    own: ClassVar[Mapping[str, str]] = {"seeds": "the numbers of members say how many"}
+    path: str | None = Field(None, description="A pool that is there already; it says who is in which set")
+    training: dict[str, int] = Field({}, description="Algorithm -> members that agents are trained with")
+    validation: dict[str, int] = Field({}, description="Algorithm -> members for tuning")
+    heldout: dict[str, int] = Field({}, description="Algorithm -> members that no agent meets in training")
+    scripted: dict[str, SetName] = Field({}, description="Script -> set")
+    which: Literal["best", "last"] = Field("best", description="Which agent of a seed becomes the member")
+    episodes: int = Field(256, ge=1, description="Episodes in which each member is measured")
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Set -> algorithm -> number of members."""
+        given = {"training": self.training, "validation": self.validation, "heldout": self.heldout}
+        return {name: numbers for name, numbers in given.items() if numbers}
+
+    @property
+    def sets(self) -> set[str]:
+        """The sets that somebody is in."""
+        return {*self.counts, *self.scripted.values()}
+
+
+class PoolStage(Stage):
+    """Trains the pool of a plan, or copies the one that it names."""
+
+    name = "pool"
+    entries = (POOL_FOLDER,)
+
+    @classmethod
+    def check(cls, checked: CheckedPlan) -> Mapping[str, Config]:
+        """See `Stage`."""
+        plan = checked.plan
+        configs = {}
+        for name, numbers in plan.pool.counts.items():
+            for algorithm, number in numbers.items():
+                if not 1 <= number <= MOST_MEMBERS:
+                    raise UserError(f"pool.{name}: got {algorithm}: {abridged(number)}, allowed: 1 to {MOST_MEMBERS}.")
+                configs["pool"] = resolved("pool", algorithm, plan, {**plan.pool.settings, **checked.game_settings})
+        check_scripts("pool.scripted", plan.pool.scripted, checked.env)
+        _check_sets(plan)
+        if checked.given_pool is not None:
+            _check_given(Pool.open(checked.given_pool), checked.env)
+        return configs
+
+    def parts(self, earlier: Earlier) -> list[Part]:
+        """See `Stage`."""
+        settings = {"game": self.plan.game.fingerprinted(), "pool": self.plan.pool.fingerprinted()}
+        return [Part(self.name, "", settings, (self.checked.pool,), self.train, costly=True)]
+
+    def train(self) -> None:
+        """Makes the pool's folder."""
+        section, given = self.plan.pool, self.checked.given_pool
+        if given is not None:
+            copy_pool(given, self.checked.pool, prior=self.plan.prior is None)
+            return
+        train_pool(
+            self.checked.pool,
+            section.counts,
+            self.plan.game.env_config,
+            {**section.settings, **self.checked.game_settings},
+            scripted=section.scripted,
+            which=section.which,
+            episodes=section.episodes,
+            console=self.place.screen,
+            quiet=self.place.quiet,
+            jobs=self.place.jobs,
+        )
+
+
+def given_or_copied(given: Path, copied: Path | None) -> Path:
+    """Where the pool of `pool.path` is: a pipeline goes on with its own copy when the original is gone."""
+    return copied if copied is not None and copied.exists() and not given.exists() else given
+
+
+def given_section(path: object, copied: Path | None) -> dict[str, object]:
+    """The section `pool` for a pool that is there: its members instead of numbers, nothing about their training.
+
+    Args:
+        path: what the plan says.
+        copied: where the pool may be found as well, should that be gone.
+
+    Raises:
+        UserError: there is no such pool.
+    """
+    if not isinstance(path, str):
+        raise UserError(f"pool.path: got {abridged(path)}; expected the folder of a pool.")
+    given = Path(path).resolve()
+    try:
+        members = read_index(given_or_copied(given, copied)).members
+    except UserError as error:
+        raise UserError(f"pool.path: {error}") from None
+    scripted: dict[str, str] = {}
+    sets: dict[str, dict[str, int]] = {}
+    views: dict[str, bool | None] = {}
+    for member in members:
+        if member.kind == "scripted":
+            scripted[member.algorithm] = member.set
+        else:
+            numbers = sets.setdefault(member.set, {})
+            numbers[member.algorithm] = numbers.get(member.algorithm, 0) + 1
+            views["obs_is_state"] = member.obs_is_state
+    return {"path": str(given), "scripted": scripted, **sets, **views}
+
+
+def check_scripts(where: str, scripts: Mapping[str, object] | list[str], env: Env) -> None:
+    """Refuses scripted players that do not play a game."""
+    for script in scripts:
+        refused_in(where, lambda script=script: build_scripted(script, env))  # type: ignore[misc]
+
+
+def _check_sets(plan: Plan) -> None:
+    """Refuses a pool without anybody, or without anybody to train with."""
+    present = plan.pool.sets
+    if not present:
+        raise UserError("pool: nobody is in it. Give co-players, e.g. heldout: {iql: 4}.")
+    seated = [label for label in plan.agents if not plan.in_self_play(label)]
+    if "training" not in present and (seated or plan.prior is not None):
+        who = "the prior" if plan.prior is not None else seated[0]
+        raise UserError(
+            f"pool.training: missing. Give team-mates to train {who} with, e.g. training: {{iql: 4}}; only agents with "
+            f"self_play: true need none."
+        )
+
+
+def _check_given(pool: Pool, env: Env) -> None:
+    if pool.spec != env.spec:
+        here = f"{env.spec.name} {env.spec.scenario}"
+        raise UserError(f"pool.path: {pool.path} is for {pool.where}, but the section game is about {here}.")
+    refused_in("pool.path", pool.check)
+    for member in pool:
+        if member.kind == "scripted":
+            build_scripted(member.algorithm, env)

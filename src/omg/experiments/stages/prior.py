@@ -1,0 +1,60 @@
+"""The stage `prior`: pre-training the subgoal prior on the pool's games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from omg.config import Config, change_config
+from omg.experiments.ledger import Part
+from omg.experiments.prior import DEFAULTS, prior_config
+from omg.experiments.stages.base import Earlier, SettingsSection, Stage, resolved
+from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
+from omg.pools import PRIOR_FOLDER
+
+if TYPE_CHECKING:
+    from omg.experiments.plan_check import CheckedPlan
+
+PRIOR_LABEL = "prior"
+"""Of its run."""
+
+
+class PriorSection(SettingsSection):
+    """How the subgoal prior is pre-trained: settings only."""
+
+    own: ClassVar[Mapping[str, str]] = {"seeds": "a pool has one prior"}
+
+
+class PriorStage(Stage):
+    """Trains the prior where a plan has its section."""
+
+    name = "prior"
+    entries = (POOL_FOLDER, "runs")
+
+    @classmethod
+    def check(cls, checked: CheckedPlan) -> Mapping[str, Config]:
+        """See `Stage`."""
+        plan = checked.plan
+        if plan.prior is None:
+            return {}
+        own = {"learner": "am_learner", "am_model": "omg_am", "init_param_path": str(checked.pool)}
+        seen = {"obs_is_state": plan.pool.settings.get("obs_is_state", False)}
+        settings = {**DEFAULTS, **seen, **plan.prior.settings, **own, **checked.game_settings}
+        return {"prior": resolved("prior", "iql", plan, settings)}
+
+    def parts(self, earlier: Earlier) -> list[Part]:
+        """See `Stage`."""
+        section = self.plan.prior
+        if section is None:
+            return []
+        where = self.checked.runs(PRIOR_LABEL)
+        makes, pool = (where, self.checked.pool / PRIOR_FOLDER), earlier.of(PoolStage)[""]
+        settings = section.fingerprinted()
+        return [Part(self.name, "", settings, makes, self.train, (pool,), costly=True, apart=True)]
+
+    def train(self) -> None:
+        """Brings the prior's run to its end."""
+        assert self.plan.prior is not None
+        where = self.checked.runs(PRIOR_LABEL)
+        config = prior_config(self.checked.pool, self.plan.prior.settings)
+        self.place.finish(where, lambda: change_config(config, local_results_path=str(where)))

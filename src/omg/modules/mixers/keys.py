@@ -1,0 +1,21 @@
+"""Settings of mixers."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from omg.registry.keys import Keys
+from omg.registry.kinds import Whole, Width
+
+
+class MixingKeys(Keys):
+    """The network that values the joint action."""
+
+    mixing_embed_dim: Width = Field(32, ge=1, description="Width of QMIX's mixing layer, and of QTRAN's networks")
+
+
+class HypernetKeys(Keys):
+    """QMIX's networks that generate the weights of its mixing layer from the state."""
+
+    hypernet_layers: Whole = Field(2, ge=1, le=2, description="Layers of QMIX's weight generators")
+    hypernet_embed: Width = Field(64, ge=1, description="Hidden width of QMIX's weight generators")

@@ -1,0 +1,73 @@
+"""Settings of opponent models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from omg.registry.keys import Keys, Words
+from omg.registry.kinds import Real, Steps, Width
+
+
+class ModelRateKeys(Keys):
+    """How fast models of the others learn."""
+
+    am_lr: Real = Field(0.001, gt=0, description="Learning rate of the opponent model (Adam)")
+
+
+class ModelWidthKeys(Keys):
+    """The opponent model's network."""
+
+    am_hidden_dim: Width = Field(96, ge=1, description="Width of the opponent model's recurrent state or inner layer")
+
+
+class EmbeddingKeys(Keys):
+    """Opponent models that hand on an embedding."""
+
+    am_embed_dim: Width = Field(64, ge=1, description="Width of the features of base_am and liam_am")
+
+
+class NaiveKeys(Keys):
+    """The naive opponent model."""
+
+    am_feature: Annotated[str, Words("embedding", "probabilities")] = Field(
+        "embedding", description="What base_am hands to the agent: its embedding, or the predicted probabilities"
+    )
+
+
+class FeatureKeys(Keys):
+    """What the agent is given of its opponent model, and how that is tested."""
+
+    omg_q_input: Annotated[str, Words("mix", "inferred", "selected", "oracle", "zero")] = Field(
+        "mix", description="Subgoal that the agent learns with; with zero and oracle it also acts with it"
+    )
+    diagnostics_interval: Steps = Field(
+        100_000, ge=1, description="Environment steps between tests without the opponent model's features"
+    )
+
+
+class CodeKeys(Keys):
+    """Subgoals and the prior that gives them their meaning."""
+
+    subgoal_dim: Width = Field(64, ge=1, description="Width of a subgoal: how many numbers stand for it")
+    omg_maps: bool = Field(
+        False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"
+    )
+    prior_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence in the prior's loss")
+
+
+class InferenceKeys(Keys):
+    """How subgoals are inferred."""
+
+    omg_inference: Annotated[str, Words("cvae", "mlp")] = Field(
+        "cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)"
+    )
+    omg_reconstruct: Annotated[str, Words("embedding", "input")] = Field(
+        "embedding",
+        description="What the inference model's decoder rebuilds: an embedding of the view, or the view",
+    )
+    omg_actions: Annotated[str, Words("each", "counts", "none")] = Field(
+        "each", description="How the others' last actions enter the inference: each seat's, their counts, not at all"
+    )
+    omg_sample: bool = Field(True, description="Subgoals are drawn while training; tests always use their mean")

@@ -1,0 +1,53 @@
+"""A part of the report that another room makes: the report places it and knows nothing of what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omg.report.curves import figure_path, save_figure
+from omg.report.figures import figure_style, inline_svg
+from omg.report.markup import figure_block, html_table, html_text, markdown_table, markdown_text
+from omg.types import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A figure, words and a table under one heading."""
+
+    title: str
+    draw: Callable[[Mapping[str, str]], Figure]
+    """Draws the figure; given label -> colour of agents, which may be empty."""
+    picture: str
+    """What the figure shows, for those who cannot see it."""
+    caption: str
+    words: str
+    """What the numbers are."""
+    lead: str
+    """Leads from the words to the table, where the table follows them."""
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    scores: Sequence[Row] = ()
+    """Score rows, see `omg.evaluation.comparison`, by which agents are compared that are not evaluated with teams."""
+
+    def html(self, colours: Mapping[str, str]) -> str:
+        """What stands under the heading on a page."""
+        picture = figure_block(inline_svg(self.draw(colours), self.picture), self.caption)
+        words = f'<p class="small">{html_text(self.words)} {html_text(self.lead)}</p>'
+        return picture + words + html_table(self.head, self.lines)
+
+    def markdown(self) -> list[str]:
+        """Heading, table and words."""
+        return [f"## {self.title}", markdown_table(self.head, self.lines), markdown_text(self.words)]
+
+    def plot(self, path: str | Path) -> Path:
+        """Draws the figure into a png, svg or pdf file."""
+        target = figure_path(path)
+        with figure_style():
+            save_figure(self.draw({}), target)
+        return target

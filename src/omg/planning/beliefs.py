@@ -6,9 +6,9 @@ a belief, it starts again, all existing goals alike.
 Between episodes the *outset*, chances of outcomes, follows what each co-player did:
 `p <- alpha * p + (1 - alpha) * [outcome]`. Where the outcome is the goal reached (stag_hunt), the outset is the belief
 that an episode opens with. Where it is the number n of goals reached (snowdrift), what is left is not enough for
-everybody: of the numbers `m = n - k` that the co-players may still reach, drawn from `P(n | n >= k)` of each, only those
-count that add up to no more than what is left. A player goes on with the chance that its `m > 0`, shared equally by the
-goals that exist, and the rest is on being after nothing.
+everybody: of the numbers `m = n - k` that the co-players may still reach, drawn from `P(n | n >= k)` of each, only
+those count that add up to no more than what is left. A player goes on with the chance that its `m > 0`, shared
+equally by the goals that exist, and the rest is on being after nothing.
 
 Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
 P outcomes of an episode, K samples.

@@ -26,8 +26,8 @@ from omg.components.files import write_text
 from omg.config import Config, adjust, resolve
 from omg.tracking import RunFolder, RunReporter
 from omg.training.device import prepare
-from omg.training.hosted import build_program
 from omg.training.loop import Speed, Trainer
+from omg.training.program import build_program
 
 ELSEWHERE = {"iql": 1800.0, "qmix": 2500.0}
 CASES = ((8, 8), (8, 32), (2, 8), (2, 32))

@@ -20,7 +20,8 @@ from machine import machine
 from omg.components import replay
 from omg.config import resolve
 from omg.modules import convolutions
-from omg.training.program import SEEDS_AXIS, Program
+from omg.training.program import Program
+from omg.training.state import SEEDS_AXIS
 
 WAYS = {"one matrix over the board": convolutions._MANY_MAPS, "nine shifted maps": 10**9}
 """Name -> maps from which on the matrix is used."""

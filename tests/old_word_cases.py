@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from omg.config import adjust, resolve, translate
 from omg.training.program import Program
+from omg.training.state import exploration
 
 GAME = "env_args.rows=4 env_args.cols=4 env_args.max_food=1 env_args.episode_limit=8 buffer_size=32 batch_size_run=4"
 BATTLE = "--env-config=sc2 env_args.map_name=2m_vs_1z env_args.episode_limit=8 buffer_size=32 batch_size_run=4"
@@ -54,7 +55,7 @@ class Seen:
 
     def epsilon(self, t_env: int) -> float:
         """Exploration at a step."""
-        return round(float(self.program._epsilon(jnp.int32(t_env))), 6)
+        return round(float(exploration(self.program.config, jnp.int32(t_env))), 6)
 
 
 Check = Callable[[Seen], bool]

@@ -12,6 +12,7 @@ import pytest
 
 from omg import api
 from omg.config import Config
+from omg.envs import Env
 from omg.tracking import RunReporter
 from omg.training.loop import Speed
 from omg.training.program import Program
@@ -41,10 +42,10 @@ def shared_programs() -> Iterator[None]:
     programs: dict[str, Program] = {}
     build_new = api.build_program
 
-    def build(config: Config) -> Program:
+    def build(config: Config, env: Env | None = None) -> Program:
         settings = config.model_dump_json()
         if settings not in programs:
-            programs[settings] = build_new(config)
+            programs[settings] = build_new(config, env)
         return programs[settings]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -31,7 +31,7 @@ from omg.learners import build_learner
 from omg.pools import Agent, AgentCard
 from omg.training.checkpoint import newest_learner, save_checkpoint
 from omg.training.encounters import EncounterProgram, build_teams
-from omg.training.program import RunState
+from omg.training.state import RunState
 from plans import PLAN
 from refusing import refusal
 from tiny import tiny_agent

@@ -23,8 +23,9 @@ from omg.learners.optimisers import target_is_due
 from omg.tracking import RunFolder
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
 from omg.training.loop import Trainer
-from omg.training.program import Program, RunState
+from omg.training.program import Program
 from omg.training.progress import Progress
+from omg.training.state import RunState
 from refusing import refusal
 from tiny import SPEC, tiny_config
 

@@ -115,8 +115,9 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     rounds: list[int] = []
     config = small_config(results, "1pool1hop_plus", init_param_path=str(pool.path))
     program = Program(config)
-    play = program.play_episodes
-    monkeypatch.setattr(program, "play_episodes", lambda *args, **named: rounds.append(args[3]) or play(*args, **named))
+    play = program.collector._play
+    counting = lambda *args, **named: rounds.append(args[3]) or play(*args, **named)  # noqa: E731
+    monkeypatch.setattr(program.collector, "_play", counting)
     state = program.init(jnp.array([1], jnp.uint32))
     start = np.array(state.learner.mac.minds.subgoals.mean_head.weight)
     after, log = program.chunk(state)

@@ -63,7 +63,7 @@ def runner(
 def process_ids(made: HostRunner) -> set[int]:
     """Of all workers, once they have started."""
     found = set()
-    for worker in made.table.workers:  # type: ignore[attr-defined]
+    for worker in made.venue.workers:  # type: ignore[attr-defined]
         assert worker.ready or worker.await_start(time.monotonic() + 20) is None
         found.add(worker.pid)
     return found
@@ -215,7 +215,7 @@ def test_in_one_process_failures_are_endured_too(fault: str, undisturbed: dict[s
 def test_a_worker_killed_from_outside_is_replaced(undisturbed: dict[str, Any]) -> None:
     with runner(2) as (made, said):
         process_ids(made)
-        victim = made.table.workers[1].pid  # type: ignore[attr-defined]
+        victim = made.venue.workers[1].pid  # type: ignore[attr-defined]
 
         def kill(t: int) -> None:
             if t == 1 and not said:
@@ -236,7 +236,7 @@ def test_workers_whose_origin_is_killed_are_replaced_with_it(undisturbed: dict[s
         def kill(t: int) -> None:
             if t == 1 and not said:
                 os.kill(origin, signal.SIGKILL)
-                os.kill(made.table.workers[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+                os.kill(made.venue.workers[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]
 
         made.play(Alternating(kill), seed)
         assert said[0] == (
@@ -261,7 +261,7 @@ def test_a_game_with_threads_is_played_by_programs_of_their_own(undisturbed: dic
         np.testing.assert_array_equal(played[name], expected, err_msg=name)
     lines = [Path(f"/proc/{number}/cmdline").read_bytes() for number in sorted(process_ids(made))]
     assert all(b"omg.runners.worker" in line for line in lines)
-    victim = made.table.workers[1].pid  # type: ignore[attr-defined]
+    victim = made.venue.workers[1].pid  # type: ignore[attr-defined]
     os.kill(victim, signal.SIGKILL)
     made.play(Alternating(), seed)
     assert said == ["worker 1: was killed by SIGKILL; 3 unfinished episode(s) dropped, starting it anew"]

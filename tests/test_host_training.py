@@ -17,8 +17,9 @@ from omg.config import adjust, resolve
 from omg.errors import UserError
 from omg.tracking import RunFolder
 from omg.training.checkpoint import list_checkpoints
-from omg.training.hosted import HostProgram, build_program
-from omg.training.program import Program
+from omg.training.collecting import CompiledCollector
+from omg.training.hosted import HostCollector
+from omg.training.program import build_program
 from stopping import Stopping
 from tiny import result
 
@@ -193,9 +194,9 @@ def test_the_runner_fits_the_game() -> None:
     assert hosted.runner == "parallel"
     assert notes == ["runner: vector -> parallel, as gymma is no JAX program and plays in worker processes."]
     compiled, _ = adjust(resolve("iql", "foraging", {"runner": "parallel"}).config, has_gpu=True)
-    assert type(build_program(compiled)) is Program
+    assert isinstance(build_program(compiled).collector, CompiledCollector)
     assert compiled.runner == "parallel", "PyMARL's configurations of built-in games stay as they are"
-    assert isinstance(build_program(hosted), HostProgram)
+    assert isinstance(build_program(hosted).collector, HostCollector)
 
 
 def test_what_games_on_the_host_cannot_do(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from omg.tracking import RunFolder
 from omg.training import adapting, obs_adapter
 from omg.training.adapting import adapt_prior, squad_policy
 from omg.training.loop import Trainer
-from omg.training.obs_adapter import Fitted, Pairs, load_map, save_maps
+from omg.training.obs_adapter import Fitted, StatePairs, load_map, save_maps
 from omg.training.program import Program
 from plans import changed
 from refusing import refusal
@@ -235,12 +235,12 @@ def test_a_prior_over_states_becomes_one_over_observations(env: Env, results: Pa
 def test_the_error_is_that_of_games_it_was_not_fitted_on() -> None:
     rng = np.random.default_rng(0)
 
-    def pairs(rows: int, noise: float = 1.0) -> Pairs:
+    def pairs(rows: int, noise: float = 1.0) -> StatePairs:
         given = rng.normal(3, 2, (rows, 2, 4))
         state = np.stack([given[:, 0, 0], (given[:, 0, 1] > 3).astype(float), np.full(rows, 7.0)], axis=-1)
         wanted = np.repeat(state[:, None], 2, axis=1)
         given[:, 1, 0] = state[:, 0] + noise * rng.normal(size=rows)
-        return Pairs(given, wanted)
+        return StatePairs(given, wanted)
 
     card = obs_adapter._fit(make_env("foraging", **GAME).spec, "nobody", (pairs(4000), pairs(500), pairs(500))).card
     assert card.features == {"numbers": 1, "flags": 1, "constants": 1}
@@ -253,9 +253,9 @@ def test_the_error_is_that_of_games_it_was_not_fitted_on() -> None:
 def test_rare_features_are_not_taken_for_signs() -> None:
     rng = np.random.default_rng(0)
 
-    def pairs(rows: int) -> Pairs:
+    def pairs(rows: int) -> StatePairs:
         rare = (rng.random((rows, 1, 40)) < 1.0 / 400).astype(float)
-        return Pairs(rare, rng.normal(size=(rows, 1, 1)))
+        return StatePairs(rare, rng.normal(size=(rows, 1, 1)))
 
     fitted = obs_adapter._fit(make_env("foraging", **GAME).spec, "nobody", (pairs(400), pairs(400), pairs(400)))
     assert fitted.card.explained > -0.5

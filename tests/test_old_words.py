@@ -18,7 +18,7 @@ from omg.config import adjust, resolve, translate
 from omg.config.old_word_table import OLD_WORDS
 from omg.config.schema import Config
 from omg.errors import UserError
-from omg.training.hosted import build_program
+from omg.training.program import build_program
 from processes import command, only_run
 
 

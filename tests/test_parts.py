@@ -11,7 +11,7 @@ import pytest
 
 from omg.components import EpisodeBatch, replay, truncate
 from omg.learners import build_learner
-from omg.training.cuts import Part, choose_cut, cuts_for, read_cut
+from omg.training.cuts import Portion, choose_cut, cuts_for, read_cut
 from played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, A, B, T, config, drawn_state, episodes, fast_jit
 
 EXACT = {"omg_inference": "mlp", "omg_sample": False, "omg_q_input": "selected"}
@@ -55,15 +55,15 @@ def test_parts_make_the_same_update(changes: dict[str, Any]):
     [(8, (8,), (8,)), (60, (16, 24, 32, 48, 60), (32, 60)), (120, (32, 48, 64, 96, 120), (64, 120))],
 )
 def test_lengths_of_whole_batches(limit: int, fine: tuple[int, ...], few: tuple[int, ...]):
-    assert cuts_for(32, limit) == tuple((Part(32, length),) for length in fine)
-    assert cuts_for(32, limit, few=True) == tuple((Part(32, length),) for length in few)
+    assert cuts_for(32, limit) == tuple((Portion(32, length),) for length in fine)
+    assert cuts_for(32, limit, few=True) == tuple((Portion(32, length),) for length in few)
 
 
 def test_parts_are_three_quarters_of_a_third_and_the_rest():
-    assert cuts_for(256, 120, few=True, parts=True) == ((Part(192, 40), Part(64, 120)), (Part(256, 120),))
+    assert cuts_for(256, 120, few=True, parts=True) == ((Portion(192, 40), Portion(64, 120)), (Portion(256, 120),))
     # Nothing to gain in a short game, or from a single episode.
-    assert cuts_for(256, 8, few=True, parts=True) == ((Part(256, 8),),)
-    assert cuts_for(1, 120, few=True, parts=True) == ((Part(1, 64),), (Part(1, 120),))
+    assert cuts_for(256, 8, few=True, parts=True) == ((Portion(256, 8),),)
+    assert cuts_for(1, 120, few=True, parts=True) == ((Portion(1, 64),), (Portion(1, 120),))
 
 
 def stored(batch: EpisodeBatch) -> Any:
@@ -72,7 +72,7 @@ def stored(batch: EpisodeBatch) -> Any:
 
 def test_every_update_takes_the_first_cut_that_fits():
     storage = stored(episodes(team=ONE_SEAT))
-    cuts = ((Part(2, 3), Part(2, T)), (Part(B, T),))
+    cuts = ((Portion(2, 3), Portion(2, T)), (Portion(B, T),))
     batches = np.array([[0, 1, 2, 3], [1, 1, 2, 0]])
 
     @jax.jit

@@ -351,7 +351,7 @@ def test_a_run_uses_exactly_the_episodes_just_played():
     ]
     assert adjust(resolve("ippo", "sc2").config, has_gpu=True)[1] == []
     program = Program(settings)
-    assert (program.sequences, program.updates, program.period) == (8, 1, 1)
+    assert (program.sequences, program.updates, program.learning.period) == (8, 1, 1)
     with pytest.raises(UserError, match=r"buffer_size: got 64 with batch_size=8 .* Allowed: 8, 8 and 0.125"):
         Program(settings.model_copy(update={"buffer_size": 64}))
     for changes, message in (

@@ -25,7 +25,8 @@ from omg.components import files
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter
 from omg.training.checkpoint import list_checkpoints, load_newest, save_checkpoint
-from omg.training.program import Program, RunState
+from omg.training.program import Program
+from omg.training.state import RunState
 from processes import SAVE_OFTEN, Process, command, only_run, size_of_metrics
 from stopping import Stopping, shared_programs
 from tiny import result, tiny_config

@@ -16,10 +16,10 @@ import pytest
 from omg import api
 from omg.errors import UserError
 from omg.tracking import RunFolder, Table
-from omg.training import loop
-from omg.training import program as programs
+from omg.training import collecting, loop
 from omg.training.loop import Trainer
-from omg.training.program import Program, RunState
+from omg.training.program import Program
+from omg.training.state import RunState
 from stopping import shared_programs
 from tiny import result, tiny_config, weights
 
@@ -78,7 +78,7 @@ def test_a_chunk_never_plays_past_the_next_test(results: Path):
 
 
 def test_rhythm_and_chunks_of_several_iterations(results: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs, "iterations_per_chunk", lambda config, limit: 4)
+    monkeypatch.setattr(collecting, "iterations_per_chunk", lambda config, limit: 4)
     rare = tiny_config(results, updates_per_episode=0.125, log_interval=32, save_model=False)
     finished = api.train_config(rare, quiet=True)
     rows = finished.metrics

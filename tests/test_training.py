@@ -22,7 +22,8 @@ from omg.errors import UserError
 from omg.tracking import RunFolder, Table
 from omg.training import program
 from omg.training.loop import Trainer
-from omg.training.program import IterationLog, Program, RunState
+from omg.training.program import Program
+from omg.training.state import IterationLog, RunState
 from omg.training.summary import Summary, episode_rows
 from tiny import GAME, result, tiny_config, weights
 
@@ -111,7 +112,7 @@ def test_agents_are_those_of_the_table(run: api.Run):
 
 def test_train_takes_options_of_the_game_and_of_the_run(results: Path, monkeypatch: pytest.MonkeyPatch):
     seen: list[Config] = []
-    monkeypatch.setattr(api, "train_config", lambda config, notes, quiet: seen.append(config))
+    monkeypatch.setattr(api, "train_config", lambda config, **_: seen.append(config))
     api.train("qmix", "sc2", map_name="3m", t_max=100, env_args={"obs_last_action": True})
     (config,) = seen
     assert (config.name, config.t_max, config.mixer) == ("qmix", 100, "qmix")
@@ -310,7 +311,7 @@ def test_five_thousand_battles_fit_into_memory():
     assert battle.storage_bytes() == 5000 * 121 * slots
     assert battle.storage_bytes() <= 1.5e9
     assert battle.storage_bytes() == sum(
-        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(battle._storage))
+        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(battle.learning.empty_storage))
     )
 
 

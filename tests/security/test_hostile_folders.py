@@ -18,7 +18,6 @@ import omg
 from omg.cli import main
 from omg.errors import UserError
 from omg.registry import Entry
-from omg.training.hosted import HostProgram
 from omg.training.program import Program
 from tiny import GAME
 
@@ -126,8 +125,7 @@ def test_a_hostile_folder_does_nothing(
     work.mkdir()
     monkeypatch.chdir(work)
     monkeypatch.syspath_prepend(str(path))  # As if the downloaded folder were on PYTHONPATH.
-    for program in (Program, HostProgram):
-        monkeypatch.setattr(program, "compile", _never)
+    monkeypatch.setattr(Program, "compile", _never)
     built: list[str] = []
     build = Entry.build.fget
     assert build is not None

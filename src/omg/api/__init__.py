@@ -16,7 +16,7 @@ from omg.api.run import Run
 from omg.config import Config, adjust, check_stored, config_fields, resolve
 from omg.config.old_words import is_old_key
 from omg.config.schema import unknown_key
-from omg.envs import ENVS, make_env, plays_on_host
+from omg.envs import ENVS, Env, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
 from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
@@ -27,11 +27,10 @@ from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
 from omg.tracking.extension import extend_run, keep_former_best
 from omg.training.device import chosen_device, prepare
-from omg.training.hosted import build_program
 from omg.training.loop import BEST_AT_END, Trainer
 from omg.training.memory import check_memory
 from omg.training.obs_adapter import save_maps
-from omg.training.program import Program
+from omg.training.program import Program, build_program
 from omg.training.saved import continued
 
 __all__ = [
@@ -85,14 +84,14 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
     """
     _check_names(config, env)
     overrides = {key: value for key, value in settings.items() if key in config_fields() or is_old_key(key)}
-    game = resolve(None, env).config.env
+    game = resolve(None, env, open_games="none").config.env
     options = {key: value for key, value in settings.items() if key not in overrides}
     for key in options:
         if key not in ENVS[game].traits.args.model_fields:
             raise unknown_key(key, game)
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
     resolved = resolve(config, env, overrides)
-    return train_config(resolved.config, notes=resolved.notes, quiet=quiet)
+    return train_config(resolved.config, game=resolved.env, notes=resolved.notes, quiet=quiet)
 
 
 def _check_names(config: Any, env: Any) -> None:
@@ -114,12 +113,18 @@ def _check_names(config: Any, env: Any) -> None:
 
 
 def train_config(
-    config: Config, *, notes: Sequence[str] = (), console: Console | None = None, quiet: bool = False
+    config: Config,
+    *,
+    game: Env | None = None,
+    notes: Sequence[str] = (),
+    console: Console | None = None,
+    quiet: bool = False,
 ) -> Run:
     """Trains a resolved configuration; the game that it names is the caller's own word (`omg.envs.trust`).
 
     Args:
         config: what to train.
+        game: the game that it names, where `config.resolve` has opened it already.
         notes: said first (those of `config.resolve`).
         console: where progress is shown.
         quiet: no output on the screen.
@@ -128,7 +133,7 @@ def train_config(
     check_trackers(config)
     has_gpu = prepare(config.use_cuda, plays_on_host(config.env, config.env_args), use_cache=not config.debug)
     config, adjusted = adjust(config, has_gpu)
-    program = build_program(config)  # Refuses what does not fit before there is a folder.
+    program = build_program(config, game)  # Refuses what does not fit before there is a folder.
     check_memory(program)
     check_replays(config, program)
     if config.checkpoint_path is not None:
@@ -215,7 +220,7 @@ def _run(
             which = "best"
         path = folder.agent(seed, which)
         player = program.learner.tested(learner_state)
-        if program.learner_watches:
+        if isinstance(player, Prior):
             if which == "last":  # Tests measure the frozen players, so that no prior is the best by them.
                 _keep_prior(path, player, program, t_env, results, beside_pool=beside_pool)
             return

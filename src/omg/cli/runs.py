@@ -56,7 +56,8 @@ def train(
 
     from omg import api
 
-    _print_run(api.train_config(resolved.config, notes=resolved.notes, console=Console(), quiet=quiet))
+    run = api.train_config(resolved.config, game=resolved.env, notes=resolved.notes, console=Console(), quiet=quiet)
+    _print_run(run)
 
 
 def resume(

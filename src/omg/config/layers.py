@@ -14,7 +14,7 @@ from omg.config.overrides import assignments, merge, nested
 from omg.config.schema import Config, parse_config
 from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
 from omg.config.values import read_yaml
-from omg.envs import ENVS, EnvSpec, make_env
+from omg.envs import ENVS, Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.registry import ControllerTraits
 from omg.registry.table import names_with
@@ -42,6 +42,8 @@ class Resolved:
     """Algorithm -> its own configuration; empty when one algorithm has all seats."""
     notes: tuple[str, ...] = ()
     """One sentence for each old word that was translated; see `old_words`."""
+    env: Env | None = None
+    """The game, where it was opened."""
 
 
 def resolve(
@@ -68,10 +70,11 @@ def resolve(
     config_name = _current_name(config_name, name_notes)
     env_config = _current_name(env_config, name_notes)
     translation = translate_old_words(assignments(overrides))
-    resolved = _resolve(config_name, env_config, translation.settings, open_games)
     if translation.pending:
-        translation = translation.complete(resolved.config)
-        resolved = _resolve(config_name, env_config, translation.settings, open_games)
+        # The game is opened once, when all settings are known.
+        first = _resolve(config_name, env_config, translation.settings, "none")
+        translation = translation.complete(first.config)
+    resolved = _resolve(config_name, env_config, translation.settings, open_games)
     return replace(resolved, notes=(*name_notes, *translation.notes))
 
 
@@ -125,11 +128,17 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _resolve_single(
-    algorithm: str | None, common: Sequence[Layer], command_line: Mapping[str, Any], open_games: OpenGames
+    algorithm: str | None,
+    common: Sequence[Layer],
+    command_line: Mapping[str, Any],
+    open_games: OpenGames,
+    env: Env | None = None,
 ) -> Resolved:
+    """One algorithm in all seats; `env` is the game, where it was opened already."""
     resolved = _merge_layers([*common, *_algorithm_layers(algorithm), (COMMAND_LINE, command_line)])
-    if open_games != "none" and not ENVS[resolved.config.env].traits.foreign:
-        _build_game(resolved.config)
+    if env is None and open_games != "none" and not ENVS[resolved.config.env].traits.foreign:
+        env = _build_game(resolved.config)
+    resolved = replace(resolved, env=env)
     if resolved.config.multi_algs:
         raise UserError(
             f"multi_algs: got True, but --config={algorithm} is one algorithm. Leave multi_algs out, or name a team, "
@@ -159,21 +168,22 @@ def _resolve_team(
     if not members:
         raise UserError(f"Team name '{name}': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql.")
     config = next(iter(members.values()))
+    env = None
     if open_games == "all" or (open_games == "built-in" and not ENVS[config.env].traits.foreign):
-        spec = _build_game(config)
-        check_seats(name, parts, spec.n_agents, f"{spec.name} {spec.scenario}")
+        env = _build_game(config)
+        check_seats(name, parts, env.spec.n_agents, f"{env.spec.name} {env.spec.scenario}")
     main = main_algorithm(name, [part for part in parts if part.algorithm != POOL], members, config.train_alg)
     if len({part.algorithm for part in parts}) == 1:
         # One algorithm in all seats is an ordinary run, so the keys that only teams have no longer matter.
         alone = {key: value for key, value in command_line.items() if key not in ("multi_algs", "train_alg", "mac")}
-        return _resolve_single(main, common, alone, open_games)
+        return _resolve_single(main, common, alone, open_games, env)
     implied = {"name": name, "multi_algs": True, "train_alg": main, "team": name, "mac": _team_controller()}
     governing = _merge_layers([*common, *_algorithm_layers(main), ("team name", implied), (COMMAND_LINE, command_line)])
     for key, value in implied.items():
         given = getattr(governing.config, key)
         if key != "name" and given != value:
             raise UserError(f"{key}: got {given}, but the team '{name}' implies {value}; leave {key} out.")
-    return Resolved(governing.config, governing.sources, tuple(parts), members)
+    return Resolved(governing.config, governing.sources, tuple(parts), members, env=env)
 
 
 def member_config(config: Config, algorithm: str) -> Config:
@@ -202,9 +212,9 @@ def _merge_layers(layers: Sequence[Layer]) -> Resolved:
     return Resolved(config, {key: origins.get(key, SCHEMA_DEFAULT) for key, _ in leaves(config.model_dump())})
 
 
-def _build_game(config: Config) -> EnvSpec:
+def _build_game(config: Config) -> Env:
     """Builds the game, which is cheap, so that what only the game can refuse (an unknown map) is refused here."""
-    return make_env(config.env, **config.env_args).spec
+    return make_env(config.env, **config.env_args)
 
 
 def _env_layer(env_config: str) -> Layer:

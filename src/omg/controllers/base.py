@@ -91,3 +91,7 @@ class Policy(Protocol):
     def lineup(self, memory: Memory) -> Lineup | None:
         """Who sits where; None when one algorithm has all seats."""
         ...
+
+
+class Controller(Policy, Player, Protocol):
+    """A player that can have all seats as well as some."""

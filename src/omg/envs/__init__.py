@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from omg.envs.adapters.host import is_hosted
 from omg.envs.base import Env, EnvSpec, EnvState, EnvTraits, GameArgs, Observation, Outcome
 from omg.envs.trust import check_word
 from omg.errors import UserError, abridged, unknown_name
@@ -125,9 +124,9 @@ def make_stored_env(source: object, name: str, env_args: dict[str, Any]) -> Env:
 
 
 def plays_on_host(name: str, env_args: dict[str, Any]) -> bool:
-    """Whether a configured game is no JAX program; builds nothing that another package would be needed for."""
+    """Whether a configured game is no JAX program; builds nothing."""
     traits = ENVS[name].traits
-    return traits.on_host if traits.foreign else is_hosted(make_env(name, **env_args))
+    return traits.on_host if traits.foreign else parse_env_args(name, env_args).on_host()
 
 
 def _unknown(name: str) -> Env:

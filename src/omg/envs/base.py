@@ -42,6 +42,10 @@ class GameArgs(BaseModel):
         """What in these options only the user may ask for, not a file that comes from somebody else; None: nothing."""
         return None
 
+    def on_host(self) -> bool:
+        """Whether a built-in game with these options is no JAX program."""
+        return False
+
 
 @dataclass(frozen=True)
 class EnvTraits(Traits):

@@ -47,7 +47,7 @@ _NETWORKS = {
         hidden = self.rnn(functional.relu(self.fc1(inputs)), hidden)
         return self.fc2(hidden), hidden
 ''',
-    "mlp": '''class AgentNetwork(nn.Module):
+    "mlp": '''class Agent(nn.Module):
     """Three layers with ReLU between them; the one in the middle has EPyMARL's name for it."""
 
     def __init__(self):
@@ -60,7 +60,7 @@ _NETWORKS = {
         # There is no memory: what comes in as hidden goes out again.
         return self.fc2(functional.relu(self.rnn(functional.relu(self.fc1(inputs))))), hidden
 ''',
-    "dueling": '''class AgentNetwork(nn.Module):
+    "dueling": '''class Agent(nn.Module):
     """Two layers with ReLU, then the value of the game and the advantage of each action."""
 
     def __init__(self):
@@ -80,7 +80,7 @@ _NETWORKS = {
 
 _INDIVIDUAL = '''
 
-class AgentNetwork(nn.Module):
+class Agent(nn.Module):
     """A network for every seat."""
 
     def __init__(self):
@@ -108,7 +108,7 @@ def module_source(face: Interface, state: dict[str, np.ndarray]) -> str:
     ]
     used = [name for name, is_used, _ in names if is_used]
     facts: dict[str, object] = {**vars(face), "input_dim": face.input_dim, "memory_dim": face.memory_dim}
-    facts["name"] = "AgentNetwork"
+    facts["name"] = "Agent"
     facts["model"] = "" if face.model is None else "\n        self.model = OpponentModel()"
     facts["call"] = "".join(f", {name}" for name in used)
     facts["words"] = "".join(f"\n    {text}" for _, is_used, text in names if is_used)
@@ -166,7 +166,7 @@ def _methods(face: Interface, used: list[str]) -> str:
 
 
 def load(path="agent.th"):
-    agent = AgentNetwork()
+    agent = Agent()
     agent.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return agent.eval()
 '''

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from jax import Array
 
 from omg.components import EpisodeBatch, Number
+from omg.controllers.base import Controller
+from omg.modules.opponent_models.prior import Prior
+from omg.types import PyTree
 
-LearnerState = Any
-"""A pytree of arrays with everything that learning changes: parameters, targets, optimiser, counters."""
+S = TypeVar("S")
+"""The state of a learner: a named tuple with everything that learning changes, such as parameters, targets, optimiser
+and counters."""
 
 
 class Kept(NamedTuple):
@@ -28,8 +32,8 @@ class Kept(NamedTuple):
     """Whether an update takes its episodes in parts of different lengths, too; see `omg.learners.parts`."""
 
 
-class Learner(Protocol):
-    """Pure functions; the object itself holds only settings."""
+class Learner(Protocol[S]):
+    """Pure functions over a state S; the object itself holds only settings."""
 
     kept: Kept
     examines: bool
@@ -37,7 +41,7 @@ class Learner(Protocol):
     controls: tuple[str, ...]
     """Names of the players that `control` offers."""
 
-    def init(self, key: Array) -> LearnerState:
+    def init(self, key: Array) -> S:
         """The state before the first update."""
         ...
 
@@ -46,13 +50,13 @@ class Learner(Protocol):
         ...
 
     def update(
-        self, state: LearnerState, batch: Any, episode: Array | int, t_env: Number, key: Array
-    ) -> tuple[LearnerState, dict[str, Array]]:
+        self, state: S, batch: PyTree, episode: Array | int, t_env: Number, key: Array
+    ) -> tuple[S, dict[str, Array]]:
         """One gradient update.
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes, of what `keep` left; with `kept.parts` perhaps several batches.
+            batch: Sampled episodes, an `EpisodeBatch` of what `keep` left; with `kept.parts` perhaps a tuple of them.
             episode: Scalar integer, episodes collected so far in the whole run.
             t_env: Scalar count, environment steps so far.
             key: Consumed.
@@ -62,19 +66,19 @@ class Learner(Protocol):
         """
         ...
 
-    def policy(self, state: LearnerState) -> Any:
+    def policy(self, state: S) -> Controller | None:
         """The player that is being learned, to collect episodes with; None if it only watches."""
         ...
 
-    def tested(self, state: LearnerState) -> Any:
-        """The same player as it is tested and saved."""
+    def tested(self, state: S) -> Controller | Prior:
+        """The same player as it is tested and saved; of a learner that only watches, the prior that it learns."""
         ...
 
-    def control(self, state: LearnerState, name: str) -> Any:
+    def control(self, state: S, name: str) -> Controller | Prior:
         """One of `controls`: a player to compare the tested one with on the same games."""
         ...
 
-    def examine(self, state: LearnerState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+    def examine(self, state: S, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """Further test metrics, from test episodes that were never trained on; often none.
 
         Args:

@@ -23,7 +23,8 @@ from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.report.markup import document, html_text
 from omg.runners.vector import EpisodeStats
-from omg.training.program import Program, RunState
+from omg.training.program import Program
+from omg.training.state import RunState
 
 REPLAYS = "replays"
 """Folder of the pages in that of a run."""

@@ -4,7 +4,7 @@ Workers write what their games show into the next time slot, the run writes the 
 one "done" for all of them. The time axis leads, so that all games' views of one slot lie together and are handed to the
 compiled program as they are.
 
-Letters in shapes: T steps at most, G games, A seats, O observation features, S state features, U actions, M metrics.
+Letters in shapes: T steps at most, N games, A seats, O observation features, S state features, U actions, M metrics.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ def _layout(spec: EnvSpec, games: int) -> dict[str, tuple[tuple[int, ...], type]
     }
 
 
-class Board:
+class Blackboard:
     """The arrays of one round."""
 
     obs: np.ndarray
-    """[T+1, G, A, O] float32."""
+    """[T+1, N, A, O] float32."""
     state: np.ndarray
-    """[T+1, G, S] float32."""
+    """[T+1, N, S] float32."""
     avail: np.ndarray
-    """[T+1, G, A, U] bool."""
+    """[T+1, N, A, U] bool."""
     actions: np.ndarray
-    """[T+1, G, A] int32."""
+    """[T+1, N, A] int32."""
     reward: np.ndarray
-    """[T+1, G] or [T+1, G, A] float32."""
+    """[T+1, N] or [T+1, N, A] float32."""
     terminated: np.ndarray
-    """[T+1, G] bool."""
+    """[T+1, N] bool."""
     filled: np.ndarray
-    """[T+1, G] bool, slots in which an action was played."""
+    """[T+1, N] bool, slots in which an action was played."""
     metrics: np.ndarray
-    """[G, M] float32, the newest values."""
+    """[N, M] float32, the newest values."""
     playing: np.ndarray
-    """[G] bool, games that are going on."""
+    """[N] bool, games that are going on."""
     seeds: np.ndarray
-    """[G] int64, of the episodes that the next reset starts."""
+    """[N] int64, of the episodes that the next reset starts."""
     answered: np.ndarray
-    """[G] int64, the number of the newest command that was carried out, at the first game of each worker."""
+    """[N] int64, the number of the newest command that was carried out, at the first game of each worker."""
 
     def __init__(self, spec: EnvSpec, games: int, memory: Any = None) -> None:
         """Lays the arrays over `memory`, a buffer of `board_bytes` bytes; without one, over memory of its own."""
@@ -72,7 +72,7 @@ class Board:
             offset += _rounded(array.nbytes)
 
     def clear(self, games: np.ndarray | None = None) -> None:
-        """Empties the columns of some games ([G] bool), or of all.
+        """Empties the columns of some games ([N] bool), or of all.
 
         What lies behind the end of an episode is zero, whatever was played before: stored episodes then depend on
         nothing but their seeds.

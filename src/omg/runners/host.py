@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from omg.envs.adapters.host import HostEnv, Seen
 from omg.runners.vector import OWN_RETURN
-from omg.runners.workers import InlineTable, Patience, Say, Table, WorkerTable
+from omg.runners.workers import InlineVenue, Patience, Say, Venue, WorkerVenue
+from omg.types import Tree
 
 _SEED_BITS = 31
 
@@ -32,11 +33,11 @@ class Chooser(Protocol):
 
         Args:
             t: time slot.
-            seen: what all games show in it: obs [G, A, O], state [G, S], avail [G, A, U]; zeros where a game is over.
+            seen: what all games show in it: obs [N, A, O], state [N, S], avail [N, A, U]; zeros where a game is over.
             last: whether all games are over, and the actions are what would have been done next.
 
         Returns:
-            Actions [G, A] int32, and what must be stored with the step, name -> [G, ...].
+            Actions [N, A] int32, and what must be stored with the step, name -> [N, ...].
         """
         ...
 
@@ -45,41 +46,41 @@ class Played(NamedTuple):
     """The episodes of a round, time-major: arrays that the next round overwrites."""
 
     obs: np.ndarray
-    """[T+1, G, A, O] float32."""
+    """[T+1, N, A, O] float32."""
     state: np.ndarray
-    """[T+1, G, S] float32."""
+    """[T+1, N, S] float32."""
     avail: np.ndarray
-    """[T+1, G, A, U] bool."""
+    """[T+1, N, A, U] bool."""
     actions: np.ndarray
-    """[T+1, G, A] int32."""
+    """[T+1, N, A] int32."""
     reward: np.ndarray
-    """[T+1, G] or [T+1, G, A] float32."""
+    """[T+1, N] or [T+1, N, A] float32."""
     terminated: np.ndarray
-    """[T+1, G] bool."""
+    """[T+1, N] bool."""
     filled: np.ndarray
-    """[T+1, G] bool."""
+    """[T+1, N] bool."""
     records: dict[str, np.ndarray]
-    """name -> [T+1, G, ...]."""
+    """name -> [T+1, N, ...]."""
     metrics: dict[str, np.ndarray]
-    """`spec.metrics` name -> [G] float32, at the last step."""
+    """`spec.metrics` name -> [N] float32, at the last step."""
     dropped: np.ndarray
-    """[G] int32, episodes of each game that were lost in this round."""
+    """[N] int32, episodes of each game that were lost in this round."""
 
     def returns(self) -> np.ndarray:
-        """[G] float32, summed over seats in general-sum games."""
+        """[N] float32, summed over seats in general-sum games."""
         return self.reward.sum(axis=0) if self.reward.ndim == 2 else self.reward.sum(axis=(0, 2))
 
     def lengths(self) -> np.ndarray:
-        """[G] int32, steps played."""
+        """[N] int32, steps played."""
         return self.filled.sum(axis=0, dtype=np.int32)
 
     def own_returns(self, learns: np.ndarray) -> np.ndarray:
-        """[G] float32, the mean return of the seats that learn, `learns` [G, A] bool."""
+        """[N] float32, the mean return of the seats that learn, `learns` [N, A] bool."""
         each = self.reward.sum(axis=0)
         return (each * learns).sum(axis=1) / np.maximum(learns.sum(axis=1), 1)
 
     def measured(self, learns: np.ndarray | None) -> dict[str, np.ndarray]:
-        """All metrics of the episodes, [G] each; `learns` as for `own_returns`, None without a team."""
+        """All metrics of the episodes, [N] each; `learns` as for `own_returns`, None without a team."""
         if learns is None or self.reward.ndim == 2:
             return self.metrics
         return {**self.metrics, OWN_RETURN: self.own_returns(learns)}
@@ -97,43 +98,43 @@ def default_workers(games: int) -> int:
 
 
 def _columns(games: np.ndarray) -> np.ndarray | slice:
-    """The index of some games, [G] bool, in an axis of all."""
+    """The index of some games, [N] bool, in an axis of all."""
     return slice(None) if games.all() else games
 
 
 class HostRunner:
-    """Plays rounds of G episodes. Close it when done."""
+    """Plays rounds of N episodes. Close it when done."""
 
     def __init__(
         self,
         env: HostEnv,
         name: str,
-        env_args: dict[str, Any],
+        env_args: Tree,
         games: int,
         *,
         workers: int | None,
         patience: Patience,
         say: Say,
     ) -> None:
-        """Opens the table.
+        """Opens the venue.
 
         Args:
             env: the game.
             name: its name in the registry.
             env_args: its options.
-            games: G.
+            games: N.
             workers: number of worker processes; 0 to play in this process, None for `default_workers`.
             patience: with games that fail.
             say: receives one line for every failure.
         """
         self.spec = env.spec
         self.games = games
-        self.table: Table
+        self.venue: Venue
         if workers == 0:
-            self.table = InlineTable(env, games, patience, say)
+            self.venue = InlineVenue(env, games, patience, say)
         else:
             number = default_workers(games) if workers is None else min(workers, games)
-            self.table = WorkerTable(env, name, env_args, games, number, patience, say)
+            self.venue = WorkerVenue(env, name, env_args, games, number, patience, say)
 
     def play(self, chooser: Chooser, seed: Callable[[int, int], int]) -> Played:
         """Plays one round.
@@ -143,12 +144,12 @@ class HostRunner:
             seed: (game, attempt) -> the seed of that episode.
 
         Returns:
-            G whole episodes, in memory that the next round overwrites.
+            N whole episodes, in memory that the next round overwrites.
 
         Raises:
             GamesFailedError: games failed more often in a row than allowed.
         """
-        board = self.table.board
+        board = self.venue.board
         board.clear()
         records: dict[str, np.ndarray] = {}
         dropped = np.zeros(self.games, np.int32)
@@ -161,7 +162,7 @@ class HostRunner:
                 values[:, lost] = 0
             dropped += lost
             waiting, attempt = lost, attempt + 1
-        self.table.failures = 0
+        self.venue.failures = 0
         metrics = {name: board.metrics[:, index].copy() for index, name in enumerate(self.spec.metrics)}
         return Played(
             board.obs,
@@ -177,11 +178,11 @@ class HostRunner:
         )
 
     def _attempt(self, chooser: Chooser, taking_part: np.ndarray, records: dict[str, np.ndarray]) -> np.ndarray:
-        """Plays the games `taking_part` [G] to their ends; returns those that were lost, [G] bool."""
-        board, limit = self.table.board, self.spec.episode_limit
+        """Plays the games `taking_part` [N] to their ends; returns those that were lost, [N] bool."""
+        board, limit = self.venue.board, self.spec.episode_limit
         chooser.begin()
         board.playing[:] = taking_part
-        failed = self.table.reset()
+        failed = self.venue.reset()
         lost = np.zeros(self.games, bool) if failed is None else failed
         board.clear(lost)
         # A mask copies: where all games take part, which is nearly always, plain slices are several times faster.
@@ -200,7 +201,7 @@ class HostRunner:
             if last:
                 break
             board.filled[t] |= board.playing
-            failed = self.table.step(t)
+            failed = self.venue.step(t)
             if failed is not None:
                 # At once, so that nobody acts on what a broken game has shown last.
                 board.clear(failed)
@@ -210,8 +211,8 @@ class HostRunner:
 
     def save_replays(self) -> None:
         """Writes replays of the episodes just played, where the game has them."""
-        self.table.save_replays()
+        self.venue.save_replays()
 
     def close(self) -> None:
         """Ends all games and processes; may be called twice."""
-        self.table.close()
+        self.venue.close()

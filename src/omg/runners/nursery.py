@@ -26,12 +26,14 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
+from omg.envs.adapters.host import HostEnv
 from omg.runners.worker import PROCESS, Ends, build_game, live, report, serve
 from omg.stopping import leave_signals_to_parent
+from omg.types import Tree
 
 _BEAR, _BURY = range(2)
 _REQUEST = struct.Struct("<Biid")
@@ -176,8 +178,8 @@ def main(request_fd: int, memory_fd: int, tokens_fd: int, wake_fd: int) -> None:
     # A batch system may send its signals to all processes; the run decides what they mean for its workers.
     leave_signals_to_parent()
     requests = socket.socket(fileno=request_fd)
-    order: dict[str, Any] = json.loads(sys.argv[1])
-    env: Any = None
+    order: Tree = json.loads(sys.argv[1])
+    env: HostEnv | None = None
     problem: Exception | None = None
     with _dying_with_the_run():
         try:
@@ -209,6 +211,7 @@ def main(request_fd: int, memory_fd: int, tokens_fd: int, wake_fd: int) -> None:
             pid = os.fork()
             if pid == 0:
                 requests.close()
+                assert env is not None
                 _become_worker(env, order, ends, words, number, count)
             children[pid] = None
         connection.close()
@@ -244,7 +247,7 @@ def _has_threads() -> bool:
     return not tasks.is_dir() or len(list(tasks.iterdir())) > 1
 
 
-def _become_worker(env: Any, order: dict[str, Any], ends: Ends, words: int, *share: int) -> None:
+def _become_worker(env: HostEnv, order: Tree, ends: Ends, words: int, *share: int) -> None:
     """What a copy of this process does; it never returns."""
     code = 1
     try:
@@ -265,7 +268,7 @@ def _become_worker(env: Any, order: dict[str, Any], ends: Ends, words: int, *sha
         os._exit(code)
 
 
-def _start_program(order: dict[str, Any], ends: Ends, words: int, *share: int) -> subprocess.Popen[bytes]:
+def _start_program(order: Tree, ends: Ends, words: int, *share: int) -> subprocess.Popen[bytes]:
     """A worker that is no copy but a program of its own."""
     passed = (ends.connection.fileno(), *ends[1:])
     return subprocess.Popen(

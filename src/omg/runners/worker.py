@@ -20,14 +20,16 @@ import struct
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
+from omg.envs.base import EnvSpec
 from omg.names import inert
-from omg.runners.board import Board
+from omg.runners.board import Blackboard
 from omg.stopping import leave_signals_to_parent
+from omg.types import Tree
 
 RESET, STEP, SAVE_REPLAY, CLOSE = range(4)
 COMMAND = struct.Struct("<Biq")
@@ -44,7 +46,7 @@ class Finish(NamedTuple):
 
     Before it tells them what to do, the run puts N - 1 tokens into a pipe. Every worker that is done takes one; the
     worker that finds none left is the last, and wakes the run. So the run, which would take a core from the workers,
-    sleeps through the whole step. Waking is all that this does: who is done stands in `Board.answered`.
+    sleeps through the whole step. Waking is all that this does: who is done stands in `Blackboard.answered`.
     """
 
     tokens: int
@@ -78,7 +80,7 @@ class Ends(NamedTuple):
 class GameShare:
     """The games `first` … `first + count - 1` of a board, played in this process."""
 
-    def __init__(self, env: HostEnv, board: Board, first: int, count: int) -> None:
+    def __init__(self, env: HostEnv, board: Blackboard, first: int, count: int) -> None:
         self.env, self.board = env, board
         self.numbers = range(first, first + count)
         self.columns = slice(first, first + count)
@@ -183,7 +185,7 @@ def main(connection_fd: int, commands: int, memory: int, tokens: int, wake: int,
     leave_signals_to_parent()
     ends = Ends(socket.socket(fileno=connection_fd), commands, memory, tokens, wake)
     live(ends.connection)
-    order: dict[str, Any] = json.loads(sys.argv[1])
+    order: Tree = json.loads(sys.argv[1])
     try:
         env = build_game(order)
     except Exception as error:
@@ -209,7 +211,7 @@ def serve(env: HostEnv, games: int, ends: Ends, first: int, count: int) -> None:
         first: its first game.
         count: number of its games.
     """
-    board = Board(env.spec, games, mmap.mmap(ends.memory, 0))
+    board = Blackboard(env.spec, games, mmap.mmap(ends.memory, 0))
     share, finish = GameShare(env, board, first, count), Finish(ends.tokens, ends.wake)
     ends.connection.sendall(DONE)
     # Commands are so small, and all of one size, that they arrive whole.
@@ -233,7 +235,7 @@ def serve(env: HostEnv, games: int, ends: Ends, first: int, count: int) -> None:
     share.close()
 
 
-def build_game(order: dict[str, Any]) -> HostEnv:
+def build_game(order: Tree) -> HostEnv:
     """The game of an order.
 
     Raises:
@@ -242,7 +244,8 @@ def build_game(order: dict[str, Any]) -> HostEnv:
     sys.path[:] = order["path"]
     from omg.envs import make_env
 
-    env: Any = make_env(order["env"], **order["env_args"])
+    env = make_env(order["env"], **order["env_args"])
+    assert isinstance(env, HostEnv)
     sizes = order["spec"]
     different = {name: (given, sizes[name]) for name, given in _sizes(env.spec).items() if given != sizes[name]}
     if different:
@@ -250,13 +253,13 @@ def build_game(order: dict[str, Any]) -> HostEnv:
     return env
 
 
-def order_for(env: HostEnv, name: str, env_args: dict[str, Any], games: int) -> str:
+def order_for(env: HostEnv, name: str, env_args: Tree, games: int) -> str:
     """What workers must know to build their games, as JSON."""
     order = {"path": sys.path, "env": name, "env_args": env_args, "spec": _sizes(env.spec), "games": games}
     return json.dumps(order)
 
 
-def _sizes(spec: Any) -> dict[str, Any]:
+def _sizes(spec: EnvSpec) -> Tree:
     """What the layout of a board depends on."""
     names = ("n_agents", "n_actions", "obs_dim", "state_dim", "episode_limit", "reward_per_agent")
     return {**{name: getattr(spec, name) for name in names}, "metrics": list(spec.metrics)}

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from mmap import mmap
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 
 from omg.envs.adapters.host import HostEnv
 from omg.errors import UserError
-from omg.runners.board import Board, board_bytes
+from omg.runners.board import Blackboard, board_bytes
 from omg.runners.crew import RollCall, Worker
 from omg.runners.nursery import Nursery
 from omg.runners.worker import (
@@ -31,6 +31,7 @@ from omg.runners.worker import (
     order_for,
     split_games,
 )
+from omg.types import Tree
 
 _START_SECONDS = 300.0
 """A worker may take so long to import its game's package."""
@@ -48,19 +49,19 @@ class GamesFailedError(Exception):
     """Too many failures in a row; the message says of whom and why."""
 
 
-class Table(Protocol):
-    """Plays the games of a board."""
+class Venue(Protocol):
+    """Where the games of a blackboard are played."""
 
-    board: Board
+    board: Blackboard
     failures: int
     """Since the last whole round; whoever plays rounds sets it back to 0."""
 
     def reset(self) -> np.ndarray | None:
-        """Starts an episode in every playing game; returns which games were lost, [G] bool, None for none."""
+        """Starts an episode in every playing game; returns which games were lost, [N] bool, None for none."""
         ...
 
     def step(self, t: int) -> np.ndarray | None:
-        """Plays the actions of slot `t`; returns which games were lost, [G] bool, None for none."""
+        """Plays the actions of slot `t`; returns which games were lost, [N] bool, None for none."""
         ...
 
     def save_replays(self) -> None:
@@ -82,29 +83,29 @@ class Patience:
     """In a row, without a whole round in between; one more ends the run."""
 
 
-class InlineTable:
+class InlineVenue:
     """All games in this process, one after the other. A game that hangs cannot be noticed here."""
 
     def __init__(self, env: HostEnv, games: int, patience: Patience, say: Say) -> None:
         self.env, self.patience, self.say = env, patience, say
-        self.board = Board(env.spec, games)
+        self.board = Blackboard(env.spec, games)
         self.failures = 0
         self._share = GameShare(env, self.board, 0, games)
 
     def reset(self) -> np.ndarray | None:
-        """See `Table`."""
+        """See `Venue`."""
         return self._try(self._share.reset)
 
     def step(self, t: int) -> np.ndarray | None:
-        """See `Table`."""
+        """See `Venue`."""
         return self._try(lambda: self._share.step(t))
 
     def save_replays(self) -> None:
-        """See `Table`."""
+        """See `Venue`."""
         self._share.save_replays()
 
     def close(self) -> None:
-        """See `Table`."""
+        """See `Venue`."""
         self._share.close()
 
     def _try(self, play: Callable[[], None]) -> np.ndarray | None:
@@ -119,11 +120,11 @@ class InlineTable:
         return None
 
 
-class WorkerTable:
+class WorkerVenue:
     """Games spread over processes. They are started at once and awaited when they are first needed."""
 
     def __init__(
-        self, env: HostEnv, name: str, env_args: dict[str, Any], games: int, workers: int, patience: Patience, say: Say
+        self, env: HostEnv, name: str, env_args: Tree, games: int, workers: int, patience: Patience, say: Say
     ) -> None:
         """Starts the workers.
 
@@ -131,8 +132,8 @@ class WorkerTable:
             env: the game.
             name: its name in the registry; workers build it from this and `env_args`.
             env_args: its options, as JSON can hold them.
-            games: number of games G.
-            workers: number of processes, at most G.
+            games: number of games N.
+            workers: number of processes, at most N.
             patience: how long to wait, and how often to try again.
             say: receives one line for every failure.
         """
@@ -140,7 +141,7 @@ class WorkerTable:
             raise UserError("runner: parallel needs Linux or macOS. Allowed here: episode.")
         self.patience, self.say, self.failures = patience, say, 0
         self._memory_file = _memory_file(board_bytes(env.spec, games))
-        self.board = Board(env.spec, games, mmap(self._memory_file.fileno(), 0))
+        self.board = Blackboard(env.spec, games, mmap(self._memory_file.fileno(), 0))
         self._call = RollCall()
         self._commands = 0
         fds = (self._memory_file.fileno(), *self._call.finish)
@@ -154,21 +155,21 @@ class WorkerTable:
             raise
 
     def reset(self) -> np.ndarray | None:
-        """See `Table`."""
+        """See `Venue`."""
         return self._everybody(RESET, 0, self.patience.seconds * _RESET_FACTOR)
 
     def step(self, t: int) -> np.ndarray | None:
-        """See `Table`."""
+        """See `Venue`."""
         return self._everybody(STEP, t, self.patience.seconds)
 
     def save_replays(self) -> None:
-        """See `Table`."""
+        """See `Venue`."""
         self.board.playing[:] = True  # So that all are asked; the next round begins with marks of its own.
         self._everybody(SAVE_REPLAY, 0, self.patience.seconds * _RESET_FACTOR)
         self.board.playing[:] = False
 
     def close(self) -> None:
-        """See `Table`."""
+        """See `Venue`."""
         for worker in self.workers:
             worker.dismiss()
         deadline = time.monotonic() + _CLOSE_SECONDS
@@ -229,15 +230,15 @@ class WorkerTable:
         worker.start()
 
 
-def _note_failure(table: InlineTable | WorkerTable, who: str, why: str, episodes: int) -> None:
+def _note_failure(venue: InlineVenue | WorkerVenue, who: str, why: str, episodes: int) -> None:
     """Says what was lost; raises when it has happened too often."""
-    table.failures += 1
-    if table.failures > table.patience.failures:
+    venue.failures += 1
+    if venue.failures > venue.patience.failures:
         raise GamesFailedError(
-            f"The games failed {table.failures} times without a whole round in between (worker_failures="
-            f"{table.patience.failures}). The last time {who}: {why}."
+            f"The games failed {venue.failures} times without a whole round in between (worker_failures="
+            f"{venue.patience.failures}). The last time {who}: {why}."
         )
-    table.say(f"{who}: {why}; {episodes} unfinished episode(s) dropped, starting it anew")
+    venue.say(f"{who}: {why}; {episodes} unfinished episode(s) dropped, starting it anew")
 
 
 def _memory_file(size: int) -> IO[bytes]:

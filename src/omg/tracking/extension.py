@@ -17,7 +17,7 @@ from omg.pools.agents import CARD
 from omg.pools.bundles import change_card
 from omg.tracking.folder import RunFolder
 from omg.training.checkpoint import list_checkpoints, state_counters, whole_checkpoint
-from omg.training.program import iterations_per_chunk
+from omg.training.collecting import iterations_per_chunk
 
 BEFORE_END = "best_before_end"
 """The best agent of the tests before the end, where the last test has found a better one."""

@@ -16,8 +16,7 @@ from omg.controllers.base import Policy
 from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import Env, make_env
 from omg.learners import build_learner
-from omg.runners.vector import play_episodes
-from omg.training.program import SEEDS_AXIS, Program
+from omg.training.program import Program
 
 _SEGMENT = 20
 """Steps played from a fresh start; shorter than most battles, so nearly every counted game is still going on."""
@@ -145,7 +144,7 @@ def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, An
         seeds: number of seeds in the program.
         seconds: time to measure for; at least two chunks are run.
     """
-    program = Program(config)
+    program: Program = Program(config)
     state = program.init(jnp.arange(seeds, dtype=jnp.uint32))
     played, updates, inside = 0, 0, 0.0
     compiled = program.chunk.lower(state).compile()  # type: ignore[attr-defined]
@@ -163,7 +162,7 @@ def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, An
         updates += int(log.updates.sum())
         chunks += 1
     total = time.perf_counter() - began
-    play = _play_only(program, state, seconds / 4) * program.iterations * chunks
+    play = _time(jax.jit(program.collector.collect), (state,), seconds / 4)[0] * program.iterations * chunks
     shares = {"play": play / total, "learn": (inside - play) / total, "host": (total - inside) / total}
     return {
         "what": f"train, {config.name}, {seeds} seed(s)",
@@ -172,24 +171,3 @@ def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, An
         "env_steps_per_s": played / total,
         "updates_per_s": updates / total,
     }
-
-
-def _play_only(program: Program, state: Any, seconds: float) -> float:
-    """Seconds of the play phase of one iteration."""
-    config = program.config
-
-    def play(learner: Any, key: Array) -> Any:
-        policy = program.learner.policy(learner)
-        rollout = play_episodes(
-            program.env,
-            policy,
-            key,
-            config.batch_size_run,
-            jnp.float32(config.epsilon_start),
-            dtype=program.dtype,
-            axis_name=SEEDS_AXIS,
-        )
-        return rollout
-
-    function = jax.jit(jax.vmap(play, axis_name=SEEDS_AXIS))
-    return _time(function, (state.learner, state.key), seconds)[0]

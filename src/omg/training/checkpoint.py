@@ -35,7 +35,7 @@ from omg.errors import UserError
 from omg.names import check_links
 
 if TYPE_CHECKING:
-    from omg.training.program import RunState
+    from omg.training.state import RunState
 
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
@@ -176,7 +176,7 @@ def checkpoint_at(folder: Path, step: int) -> Path:
 
 
 def learner_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
-    """What the learners of all seeds were at a checkpoint, [S, ...] by path; nothing else of it is read.
+    """What the learners of all seeds were at a checkpoint, [Z, ...] by path; nothing else of it is read.
 
     Raises:
         DamagedFileError: it is no such file.
@@ -190,7 +190,7 @@ def learner_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
 
 
 def state_counters(checkpoint: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of every seed, [S] int64, and episodes, [], at a checkpoint.
+    """Steps of every seed, [Z] int64, and episodes, [], at a checkpoint.
 
     Raises:
         DamagedFileError: it does not say.

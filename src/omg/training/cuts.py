@@ -19,7 +19,7 @@ _EARLY = 0.75
 """Share of a batch's episodes that go into its short part."""
 
 
-class Part(NamedTuple):
+class Portion(NamedTuple):
     """Some episodes of a batch."""
 
     episodes: int
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     """Steps that are kept of each."""
 
 
-Cut = tuple[Part, ...]
+Cut = tuple[Portion, ...]
 """The parts of a batch, shortest episodes first."""
 
 
@@ -42,13 +42,13 @@ def cuts_for(episodes: int, limit: int, *, few: bool = False, parts: bool = Fals
         parts: Whether a batch may come in parts. With `few` this is then one of the two ways: three quarters of the
             episodes, the shorter ones, a third as long as the rest.
     """
-    whole = (Part(episodes, limit),)
+    whole = (Portion(episodes, limit),)
     third = _rounded(limit / 3)
     early = int(episodes * _EARLY)
     if few and parts and 2 * third <= limit and 0 < early < episodes:
-        return ((Part(early, third), Part(episodes - early, limit)), whole)
+        return ((Portion(early, third), Portion(episodes - early, limit)), whole)
     lengths = {min(limit, _rounded(limit * eighths / 8)) for eighths in ((4,) if few else (2, 3, 4, 6))}
-    return (*((Part(episodes, length),) for length in sorted(lengths - {limit})), whole)
+    return (*((Portion(episodes, length),) for length in sorted(lengths - {limit})), whole)
 
 
 def choose_cut(cuts: Sequence[Cut], storage: Any, batches: Array, axis_name: str | None) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
 Which co-players sit where is data: every copy of the player (a *replicate*) has its own squad and its own lineup, so
 that one compilation serves all of them. A squad holds, of each kind of co-player, as many as any team needs.
 
-Letters in shapes: M teams, R replicates, B games of a round, A seats.
+Letters in shapes: M teams, Z replicates, which are the seeds of the program, B games of a round, A seats.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,19 @@ from jax import Array
 
 from omg.components import Count
 from omg.config import Config
-from omg.controllers.base import Lineup
+from omg.controllers.base import Lineup, Player
 from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
 from omg.controllers.team import Squad, TeamPolicy, build_squad
-from omg.envs import plays_on_host
+from omg.envs import Env
+from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
-from omg.runners.vector import OWN_RETURN, EpisodeStats, play_episodes
-from omg.training.program import SEEDS_AXIS, IterationLog, Program, RunState
+from omg.learners.base import S
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, play_episodes
+from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
+from omg.training.program import Program
+from omg.training.state import EXAMINE_STREAM, TEST_STREAM, RunState, Seated, SeedMap, exploration, split_key
 from omg.training.team import TeamSetup
+from omg.types import PyTree
 
 
 class Teams(NamedTuple):
@@ -46,7 +51,7 @@ class Teams(NamedTuple):
     """Of each player of a squad: the most seats that it has in any team."""
 
 
-def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Any], seat: int) -> Teams:
+def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Player], seat: int) -> Teams:
     """Seats co-players around `seat`.
 
     Args:
@@ -61,7 +66,7 @@ def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Any],
     # In a team of several, each of them needs a place of its own in the squad.
     members = [list(dict.fromkeys(position[mate] for mate in row)) for row in mates]
     seated = np.full((teams, others + 1), LEARNER, np.int32)
-    kinds: list[Any] = []
+    kinds: list[PyTree] = []
     numbers: list[int] = []
     for kind, (first, end) in zip(squad.kinds, pairwise(ends), strict=True):
         mine = [[member for member in row if first <= member < end] for row in members]
@@ -79,44 +84,143 @@ def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Any],
     return Teams(tuple(names), Squad(tuple(kinds), tuple(numbers)), seated, seat, tuple(int(count) for count in counts))
 
 
-class EncounterProgram(Program):
-    """`Program` whose seeds are replicates: copies of one player, each with co-players of its own, who never learn."""
+class EncounterCollector(Generic[S]):
+    """Plays the copies of one player, each with its own co-players; those are `RunState.squad`, with their lineups."""
 
-    def __init__(self, config: Config, teams: Teams, *, frozen: bool = False, player: Any = None) -> None:
+    inside = True
+    iterations = 1
+    seeds = SeedMap()
+    host_seconds = 0.0
+
+    def __init__(self, seating: Seating[S], *, frozen: bool, player: Player | None) -> None:
+        """Looks whether the game is compiled; arguments as for `EncounterProgram`.
+
+        Raises:
+            UserError: it is played on the host.
+        """
+        config = seating.config
+        if is_hosted(seating.env):
+            raise UserError(f"env: {config.env} is no JAX program; adaptation is measured in compiled games only.")
+        assert seating.team is not None
+        self.seating, self.draw = seating, seating.team.draw
+        self.frozen, self.stand_in = frozen, player
+        # A planner learns from what its search found, whatever it then does; others must draw to learn from it.
+        self.plays_best = frozen or config.learner_part.plans
+        self._dtype = jnp.dtype(config.buffer_dtype)
+
+    def squad(self) -> Seated:
+        """See `Collector`; whose co-players they are is known only when the encounters begin."""
+        return None
+
+    def open(self, state: RunState[S], say: Say) -> None:
+        """See `Collector`; there is nothing to open."""
+
+    def collect(self, state: RunState[S]) -> Rollout:
+        """See `Collector`; not recorded where the player does not learn."""
+
+        def one(learner: S, key: Array, t_env: Count, squad: Seated) -> Rollout:
+            epsilon = 0.0 if self.plays_best else exploration(self.seating.config, t_env)
+            player = TESTED if self.plays_best else POLICY
+            return self._play(learner, player, squad, split_key(key)[1], epsilon, record=not self.frozen)
+
+        return self.seeds(one)(state.learner, state.key, state.t_env, state.squad)
+
+    def test(self, state: RunState[S], player: str, *, record: bool, show: Show | None = None) -> Rollout:
+        """See `Collector`; one round with the same co-players. With `show`, as `replay`."""
+
+        def one(learner: S, key: Array, squad: Seated) -> Rollout:
+            play_key = jax.random.fold_in(key, TEST_STREAM)
+            epsilon = self.seating.test_epsilon()
+            return self._play(learner, player, squad, play_key, epsilon, record=record, show=show)
+
+        return self.seeds(one)(state.learner, state.key, state.squad)
+
+    def examine_key(self, key: Array) -> Array:
+        """See `Collector`."""
+        return jax.random.fold_in(key, EXAMINE_STREAM)
+
+    def replay(self, state: RunState[S], show: Show) -> Rollout:
+        """See `Collector`."""
+        return jax.jit(partial(self.test, player=TESTED, record=True, show=show))(state)
+
+    def dropped(self) -> None:
+        """See `Collector`."""
+
+    def close(self) -> None:
+        """See `Collector`; there is nothing to close."""
+
+    def _play(
+        self,
+        learner: S,
+        player: str,
+        squad: Seated,
+        key: Array,
+        epsilon: Array | float,
+        *,
+        record: bool,
+        show: Show | None = None,
+    ) -> Rollout:
+        """A round of one replicate."""
+        assert isinstance(squad, tuple)
+        mates, lineup = squad
+        acting = self.seating.player(learner, player) if self.stand_in is None else self.stand_in
+        return play_episodes(
+            self.seating.env,
+            TeamPolicy(acting, mates, dataclasses.replace(self.draw, fixed=lineup)),
+            key,
+            self.seating.config.batch_size_run,
+            epsilon,
+            record=record,
+            dtype=self._dtype,
+            axis_name=self.seeds.axis,
+            show=show,
+        )
+
+
+class EncounterProgram(Program[PyTree]):
+    """A program whose seeds are replicates: copies of one player, each with co-players of its own, who never learn."""
+
+    def __init__(
+        self,
+        config: Config,
+        teams: Teams,
+        *,
+        env: Env | None = None,
+        frozen: bool = False,
+        player: Player | None = None,
+    ) -> None:
         """Builds the programs.
 
         Args:
             config: of the player, as that of a run in one seat; `batch_size_run` games make a round.
             teams: the co-players.
+            env: the game, where it has been built already.
             frozen: whether the player does not learn, either.
             player: who plays instead of the learner's own player, e.g. a script; it never learns.
 
         Raises:
             UserError: the game is played on the host.
         """
-        if plays_on_host(config.env, config.env_args):
-            raise UserError(f"env: {config.env} is no JAX program; adaptation is measured in compiled games only.")
         self.frozen = frozen or player is not None
-        self.player = player
         self.teams = teams
         most = tuple(seats * config.batch_size_run for seats in teams.most)
         others = TeamPart(teams.players.shape[1] - 1, tuple(range(len(most))))
         draw = TeamDraw((TeamPart(1, ()), others), rotate=False, most=most)
-        super().__init__(config, TeamSetup(draw, teams.squads, teams.names))
+        team = TeamSetup(draw, teams.squads, teams.names)
+        super().__init__(
+            config, env, team=team, collector=partial(EncounterCollector, frozen=self.frozen, player=player)
+        )
         if hasattr(self.learner, "learns_prior"):
             # The agent has the prior that it was trained with.
             self.learner.learns_prior = False
-        self.iterations = 1
-        # A planner learns from what its search found, whatever it then does; others must draw to learn from it.
-        self.plays_best = self.frozen or config.learner_part.plans
 
-    def begin(self, learner: Any, seeds: Sequence[int], team: np.ndarray) -> RunState:
+    def begin(self, learner: PyTree, seeds: Sequence[int], team: np.ndarray) -> RunState:
         """The state before the first round.
 
         Args:
-            learner: state of the learner, leaves [R, ...].
-            seeds: [R], of the games: with one seed and team the same games begin, whoever plays.
-            team: [R] integers, the team of each.
+            learner: state of the learner, leaves [Z, ...].
+            seeds: [Z], of the games: with one seed and team the same games begin, whoever plays.
+            team: [Z] integers, the team of each.
         """
         games, replicates = self.config.batch_size_run, len(seeds)
         # The name, not the number: who else is met does not change the games with a team.
@@ -147,7 +251,7 @@ class EncounterProgram(Program):
             progress: told the rounds done and all of them.
 
         Returns:
-            The state afterwards, and what the player earned, [R, rounds * B] float64: of each seat its own reward
+            The state afterwards, and what the player earned, [Z, rounds * B] float64: of each seat its own reward
             where the game has those.
         """
         earned = []
@@ -156,47 +260,6 @@ class EncounterProgram(Program):
             earned.append(np.asarray(own_rewards(log.stats), np.float64)[0])
             progress(done + 1, rounds)
         return state, np.concatenate(earned, axis=1)
-
-    def _play_with(self, player: Any, squad: tuple[Squad, Lineup]) -> TeamPolicy:
-        assert self.team is not None
-        mates, lineup = squad
-        return TeamPolicy(player, mates, dataclasses.replace(self.team.draw, fixed=lineup))
-
-    def _chunk(self, state: RunState) -> tuple[RunState, IterationLog]:
-        games = self.config.batch_size_run
-        episodes, stored = state.episodes + games, state.stored + games
-        one = jax.vmap(partial(self._encounter, episodes=episodes, stored=stored), axis_name=SEEDS_AXIS)
-        learner, storage, key, t_env, log = one(state.learner, state.storage, state.key, state.t_env, state.squad)
-        state = RunState(learner, storage, key, t_env, episodes, stored, state.squad)
-        return state, jax.tree.map(lambda leaf: leaf[None], log)
-
-    def _encounter(
-        self, learner: Any, storage: Any, key: Array, t_env: Count, squad: Any, *, episodes: Array, stored: Array
-    ) -> tuple[Any, Any, Array, Count, IterationLog]:
-        """One round of one replicate; the counters include its episodes."""
-        next_key, play_key, _ = self._split(key)
-        rollout = play_episodes(
-            self.env,
-            self._play_with(self._player(learner), squad),
-            play_key,
-            self.config.batch_size_run,
-            0.0 if self.plays_best else self._epsilon(t_env),
-            record=not self.frozen,
-            dtype=self.dtype,
-            axis_name=SEEDS_AXIS,
-        )
-        if rollout.batch is not None:
-            return self._take_in(
-                learner, storage, key, t_env, rollout.batch, rollout.stats, episodes=episodes, stored=stored
-            )
-        t_env = t_env.plus(rollout.stats.lengths.sum())
-        log = IterationLog(rollout.stats, {}, jnp.int32(0), jnp.float32(0.0), t_env, jnp.bool_(True))
-        return learner, storage, next_key, t_env, log
-
-    def _player(self, learner: Any) -> Any:
-        if self.player is not None:
-            return self.player
-        return self.learner.tested(learner) if self.plays_best else self.learner.policy(learner)
 
 
 def own_rewards(stats: EpisodeStats) -> Array:

@@ -14,14 +14,14 @@ from omg.training.checkpoint import list_checkpoints
 
 if TYPE_CHECKING:
     from omg.config import Config
-    from omg.training.program import IterationLog, RunState
+    from omg.training.state import IterationLog, RunState
 
 
 def check_losses(log: IterationLog, config: Config, checkpoints: Path) -> None:
     """Stops at a loss that is not a number; the last checkpoint was written before it happened.
 
     Args:
-        log: of one chunk, [K, S, ...].
+        log: of one chunk, [I, Z, ...].
         config: of the run.
         checkpoints: the run's checkpoint folder.
     """

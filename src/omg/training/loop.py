@@ -22,10 +22,11 @@ from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest, save_checkpoint
 from omg.training.finite import check_losses, check_state
-from omg.training.program import Program, RunState
+from omg.training.program import Program
 from omg.training.progress import Progress, read_progress
 from omg.training.saved import take_over
 from omg.training.start import about_learner, about_prior
+from omg.training.state import RunState
 from omg.training.summary import Row, Summary, episode_rows
 
 
@@ -71,7 +72,7 @@ _MOST_EPISODES = 2**31
 """Steps are counted in 64 bits; episodes, of many steps each, are not."""
 
 
-class Outcome(NamedTuple):
+class Ending(NamedTuple):
     """How a run ended."""
 
     status: str
@@ -105,7 +106,7 @@ class Trainer:
         self._whole: tuple[RunState, Progress, Summary] | None = None
         """The run after its newest whole chunk; a failure on the way to the next does not lose it."""
 
-    def run(self) -> Outcome:
+    def run(self) -> Ending:
         """Trains until `t_max`, early stop or a signal, and saves."""
         try:
             return self._run()
@@ -118,7 +119,7 @@ class Trainer:
         finally:
             self.program.close()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> Ending:
         state, progress = self._begin()
         if self.config.evaluate:
             return self._evaluate(state, progress)
@@ -172,7 +173,7 @@ class Trainer:
             if status == "finished" and progress.last_diagnosis < int(state.t_env.numpy().min()):
                 self._compare_controls(state, progress)
             self._finish(state, progress, summary)
-        return Outcome(status, state, progress, self.stop.number)
+        return Ending(status, state, progress, self.stop.number)
 
     def _begin(self) -> tuple[RunState, Progress]:
         """The newest whole checkpoint, or a fresh start."""
@@ -202,11 +203,11 @@ class Trainer:
         self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
         return state, progress
 
-    def _evaluate(self, state: RunState, progress: Progress) -> Outcome:
+    def _evaluate(self, state: RunState, progress: Progress) -> Ending:
         """One test, and nothing else (`evaluate`)."""
         self.reporter.step("testing")
         self._test(self.program.test, state, progress)
-        return Outcome("finished", state, progress, self.stop.number)
+        return Ending("finished", state, progress, self.stop.number)
 
     def _about_the_team(self) -> list[str]:
         """What a user should know about the frozen players, the prior and the size of an update."""

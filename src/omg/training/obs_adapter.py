@@ -88,7 +88,7 @@ Maps = Mapping[str, Fitted]
 _CARD = TypeAdapter(AdapterCard)
 
 
-class Pairs(NamedTuple):
+class StatePairs(NamedTuple):
     """What is to be estimated, and from what; for one map of all seats A is 1."""
 
     given: np.ndarray
@@ -96,16 +96,16 @@ class Pairs(NamedTuple):
     wanted: np.ndarray
     """[N, A, S] float64."""
 
-    def turned(self) -> Pairs:
+    def turned(self) -> StatePairs:
         """The other way round."""
-        return Pairs(self.wanted, self.given)
+        return StatePairs(self.wanted, self.given)
 
-    def pooled(self) -> Pairs:
+    def pooled(self) -> StatePairs:
         """All seats as one."""
-        return Pairs(*(values.reshape(-1, 1, values.shape[-1]) for values in self))
+        return StatePairs(*(values.reshape(-1, 1, values.shape[-1]) for values in self))
 
 
-Games = tuple[Pairs, Pairs, Pairs]
+Games = tuple[StatePairs, StatePairs, StatePairs]
 """Time slots of games to fit on, to choose the ridge by, and to measure the error in."""
 
 
@@ -152,7 +152,7 @@ def _play(env: Env, policy: Policy) -> Games:
     for chosen in np.split(order, np.cumsum(_GAMES)[:-1]):
         played = filled[chosen]
         given, wanted = (values[chosen][played].astype(np.float64) for values in (obs, state))
-        parts.append(Pairs(given, np.repeat(wanted[:, None], given.shape[1], axis=1)))
+        parts.append(StatePairs(given, np.repeat(wanted[:, None], given.shape[1], axis=1)))
     return parts[0], parts[1], parts[2]
 
 
@@ -187,13 +187,13 @@ def _fit(spec: EnvSpec, players: str, games: Games) -> Fitted:
     return Fitted(adapter, card)
 
 
-def _squared_error(adapter: ObsAdapter, pairs: Pairs) -> np.ndarray:
+def _squared_error(adapter: ObsAdapter, pairs: StatePairs) -> np.ndarray:
     """Mean squared error of every feature, [S], in the precision of play."""
     estimate = np.asarray(adapter.everywhere(jnp.asarray(pairs.given, jnp.float32)), np.float64)
     return ((estimate - pairs.wanted) ** 2).mean(axis=(0, 1))
 
 
-def _regress(pairs: Pairs) -> list[ObsAdapter]:
+def _regress(pairs: StatePairs) -> list[ObsAdapter]:
     """The maps of every seat, by ridge regression, one for each of `_RIDGES`."""
     weights: list[list[np.ndarray]] = [[] for _ in _RIDGES]
     biases: list[list[np.ndarray]] = [[] for _ in _RIDGES]

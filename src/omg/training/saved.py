@@ -76,9 +76,9 @@ class Continued(NamedTuple):
     """What a new run has from another one."""
 
     learner: Any
-    """State of the learner, [S, ...]."""
+    """State of the learner, [Z, ...]."""
     t_env: np.ndarray
-    """[S] int64."""
+    """[Z] int64."""
     episodes: np.ndarray
     """[] int32."""
 
@@ -89,7 +89,7 @@ def continued(config: Config, spec: EnvSpec, template: Any) -> Continued:
     Args:
         config: of the new run.
         spec: its game.
-        template: arrays or shapes of its learner's state, [S, ...].
+        template: arrays or shapes of its learner's state, [Z, ...].
 
     Raises:
         UserError: the two runs do not fit; names what differs.

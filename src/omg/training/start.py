@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +16,19 @@ from omg.controllers import build_mac
 from omg.controllers.team import Squad
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError
-from omg.learners.base import Learner
+from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning, load_prior, pool_prior
 from omg.pools.agents import find_agent
 from omg.training.adapting import ADAPTER_HINT, adapt_prior, wants_adapter
 from omg.training.obs_adapter import Maps
 from omg.training.saved import agent_at
+from omg.types import PyTree
+
+Weights = dict[str, Array]
+"""Arrays by their path in a tree."""
+Given = tuple[Weights | None, Weights | None]
+"""Of the agent networks, and of all else that a learner has; [Z, ...] each."""
 
 _FIRST_LAYER = "fc1.weight"
 _OPTIMISER = "opt_state"
@@ -89,8 +94,8 @@ def about_prior(card: PriorCard | None) -> str:
     return text + (weak if explained < _ENOUGH_EXPLAINED else "")
 
 
-def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -> dict[str, Array] | None:
-    """Weights [S, ...] by name for the agent networks of S seeds, from `init_from`; None to start anew.
+def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -> Weights | None:
+    """Weights [Z, ...] by name for the agent networks of Z seeds, from `init_from`; None to start anew.
 
     With `load_step` they are those of the first seed of that run at that step.
     A pool gives each seed another of its training members. The rows of the first layer that read an opponent model's
@@ -122,8 +127,8 @@ def starting_weights(config: Config, spec: EnvSpec, partners: int, seeds: int) -
     return {name: jnp.asarray(np.stack([weights[name] for weights in chosen])) for name in chosen[0]}
 
 
-def starting_learner(config: Config, learner: Learner, seeds: int) -> dict[str, Array] | None:
-    """What else the learner of the agent that `init_from` names had, [S, ...] by path; None for nothing.
+def starting_learner(config: Config, learner: Learner, seeds: int) -> Weights | None:
+    """What else the learner of the agent that `init_from` names had, [Z, ...] by path; None for nothing.
 
     Only agents from elsewhere bring such along. A part of the learner's state (its mixer, its critic) is taken over if
     all of it fits, an optimiser only with `init_optimiser`: its steps are measured by gradients of a full replay
@@ -139,7 +144,7 @@ def starting_learner(config: Config, learner: Learner, seeds: int) -> dict[str, 
         return None
     shapes = jax.eval_shape(learner.init, jax.random.PRNGKey(0))
     wanted = name_leaves(shapes)
-    found: dict[str, Array] = {}
+    found: Weights = {}
     for field in shapes._fields:
         if field.endswith(_OPTIMISER) and not config.init_optimiser:
             continue
@@ -150,7 +155,7 @@ def starting_learner(config: Config, learner: Learner, seeds: int) -> dict[str, 
     return found or None
 
 
-def _check_optimiser(config: Config, found: dict[str, Array]) -> None:
+def _check_optimiser(config: Config, found: Weights) -> None:
     if config.init_optimiser and not any(name.startswith(f"{_OPTIMISER}.") for name in found):
         raise UserError(
             f"init_optimiser: got True, but init_from={config.init_from} brings no optimiser that fits this run. Only "
@@ -158,25 +163,24 @@ def _check_optimiser(config: Config, found: dict[str, Array]) -> None:
         )
 
 
-def about_learner(learned: dict[str, Array]) -> str:
+def about_learner(learned: Weights) -> str:
     """Which parts of a learner's state were taken over."""
     return ", ".join(dict.fromkeys(name.partition(".")[0] for name in learned))
 
 
-def adopt(
-    state: Any, prior: Prior | None, weights: dict[str, Array] | None, learned: dict[str, Array] | None = None
-) -> Any:
+def adopt(state: S, prior: Prior | None, weights: Weights | None, learned: Weights | None = None) -> S:
     """A new learner state with a pre-trained prior, given agent weights and other given parts, where there are any."""
+    found: PyTree = state
     if learned is not None:
-        state = fill_leaves(state, {**name_leaves(state), **learned})
+        found = fill_leaves(found, {**name_leaves(found), **learned})
     if prior is not None:
-        state = state._replace(mac=state.mac.with_prior(prior))
+        found = found._replace(mac=found.mac.with_prior(prior))
     if weights is not None:
-        agent = fill_leaves(state.mac.agent, weights)
+        agent = fill_leaves(found.mac.agent, weights)
         # Learners of policies have no target copy of the agent.
-        players = [name for name in ("mac", "target_mac") if hasattr(state, name)]
-        state = state._replace(**{name: dataclasses.replace(getattr(state, name), agent=agent) for name in players})
-    return state
+        players = [name for name in ("mac", "target_mac") if name in found._fields]
+        found = found._replace(**{name: dataclasses.replace(getattr(found, name), agent=agent) for name in players})
+    return found
 
 
 def _pool_agents(path: Path) -> list[Agent]:
@@ -188,7 +192,7 @@ def _pool_agents(path: Path) -> list[Agent]:
     return agents
 
 
-def _fit(agent: Agent, template: Any, path: Path) -> dict[str, np.ndarray]:
+def _fit(agent: Agent, template: PyTree, path: Path) -> dict[str, np.ndarray]:
     """The weights of an agent in the shapes of the agent network `template`."""
     network = agent.policy.agent
     given = {name: np.asarray(leaf) for name, leaf in name_leaves(network).items()}

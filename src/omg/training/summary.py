@@ -8,7 +8,7 @@ import numpy as np
 
 from omg.envs import EnvSpec
 from omg.runners.vector import OWN_RETURN, EpisodeStats
-from omg.training.program import IterationLog
+from omg.training.state import IterationLog
 
 
 class Row(NamedTuple):
@@ -37,7 +37,7 @@ class Summary:
         self.sums = [{} for _ in self.sums]
 
     def add(self, log: IterationLog) -> None:
-        """Adds a chunk; arrays are [K, S, ...]. Iterations of seeds that already finished do not count."""
+        """Adds a chunk; arrays are [I, Z, ...]. Iterations of seeds that already finished do not count."""
         for index, (sums, totals) in enumerate(zip(self.sums, self.totals, strict=True)):
             on = log.active[:, index]
             if not on.any():
@@ -96,7 +96,7 @@ def _add(sums: dict[str, float], name: str, value: Any) -> None:
 
 
 def episode_rows(stats: EpisodeStats, index: int, prefix: str = "") -> dict[str, float]:
-    """Means over the episodes of seed `index` of statistics [S, N]: `test_return_mean`, `test_battle_won_mean`, ..."""
+    """Means over the episodes of seed `index` of statistics [Z, E]: `test_return_mean`, `test_battle_won_mean`, ..."""
     returns = np.asarray(stats.returns[index], np.float64)
     values = {
         "return_mean": float(returns.mean()),

@@ -32,9 +32,12 @@ _NEWER = ("obs_timestep_number", "state_timestep_number", "heuristic_ai", "heuri
 
 def build_sc2(args: BattleArgs) -> Env:
     """The battle that `backend` asks for; `auto` takes the real game where it is installed, else the simulator."""
-    if args.backend == "starcraft" or (args.backend == "auto" and starcraft_missing() is None):
-        return RealBattle(args)
-    return Battle(args)
+    return RealBattle(args) if is_real(args) else Battle(args)
+
+
+def is_real(args: BattleArgs) -> bool:
+    """Whether `backend` asks for the real game, or gets it because it is there."""
+    return args.backend == "starcraft" or (args.backend == "auto" and starcraft_missing() is None)
 
 
 def game_folder() -> Path:

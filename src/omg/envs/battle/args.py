@@ -66,6 +66,12 @@ class BattleArgs(GameArgs):
         """See `GameArgs`: the real game writes to this folder."""
         return f"env_args.replay_dir={self.replay_dir!r}, a folder that is written to" if self.replay_dir else None
 
+    def on_host(self) -> bool:
+        """See `GameArgs`: the real game is."""
+        from omg.envs.adapters.smac import is_real
+
+        return is_real(self)
+
     def check(self) -> None:
         """Refuses what the simulator cannot honour, with the option's name."""
         if self.map_name not in MAPS:

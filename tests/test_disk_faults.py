@@ -21,7 +21,7 @@ from omg.cli import main
 from omg.components.files import save_arrays, write_text
 from omg.experiments import processes
 from omg.tracking import RunFolder, RunReporter
-from omg.tracking.trackers.base import TrackerGroup
+from omg.tracking.trackers.base import AllTrackers
 from omg.tracking.trackers.tensorboard import TensorBoardTracker
 from omg.training.checkpoint import list_checkpoints
 from omg.training.loop import Speed
@@ -192,7 +192,7 @@ def test_a_process_of_its_own_tells_it_in_its_last_line(
 
 def test_a_full_disk_switches_tensorboard_off_and_holds_nothing_up(tmp_path: Path) -> None:
     lines: list[str] = []
-    group = TrackerGroup({"tensorboard": TensorBoardTracker(tmp_path)}, lines.append)
+    group = AllTrackers({"tensorboard": TensorBoardTracker(tmp_path)}, lines.append)
     group.begin([])
     rows = [Row(1, step, "loss", 0.5) for step in range(2000)]
     group.rows(rows[:10])

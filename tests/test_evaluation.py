@@ -35,6 +35,7 @@ from omg.evaluation import (
 )
 from omg.evaluation import heldout as heldout_module
 from omg.evaluation.heldout import lineups
+from omg.evaluation.subgoals import MEASURES
 from omg.experiments import evaluation, inference
 from omg.experiments.evaluation import Arena, cross_play_arena, cross_play_pool, evaluate_runs, run_labels, untrained
 from omg.pools import Agent, Pool, load_agent
@@ -384,7 +385,7 @@ def test_an_agent_with_subgoals_is_measured_on_real_games(arena: Arena) -> None:
     own = tiny_config(Path("."), "iql_omg", env_args=TABLE, subgoal_dim=4, am_hidden_dim=8, seeds=3)
     contestants = untrained(own, arena.env)
     rows = inference.inference_rows(contestants, arena, None, episodes=20)
-    assert [row["measure"] for row in rows] == list(inference.MEANINGS)
+    assert [row["measure"] for row in rows] == [measure.name for measure in MEASURES]
     by_name = {row["measure"]: row for row in rows}
     assert by_name["policy named by the subgoal"]["meaning"].endswith("(5 of them)")
     assert by_name["policy gain"]["value"] == pytest.approx(

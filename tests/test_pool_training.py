@@ -15,7 +15,7 @@ from omg.config import Config
 from omg.experiments import changed_settings, train_pool
 from omg.experiments import pool as experiment
 from omg.pools import Agent
-from omg.pools.index import Measure, Pool
+from omg.pools.index import Pool, Standing
 from omg.tracking import RunFolder
 from pool_members import ENV, agent, change_index
 from refusing import refusal
@@ -83,7 +83,7 @@ def test_seeds_are_divided_among_the_sets(training: FakeTraining, tmp_path: Path
         "vdn_s11": "heldout",
         "random": "heldout",
     }
-    assert pool.member("iql_s13").measured == Measure("score", 13.0, 0.0, 9.0, 32)
+    assert pool.member("iql_s13").measured == Standing("score", 13.0, 0.0, 9.0, 32)
     run = next((tmp_path / "pool" / "runs" / "iql").iterdir())
     assert pool.member("iql_s12").sha256 == checksum(run / "agents" / "seed_12" / "best" / "weights.safetensors")
     Pool.open(pool.path).check()

@@ -15,12 +15,12 @@ from omg.components.files import checksum
 from omg.controllers.scripted.base import ScriptedPlayer
 from omg.pools import Agent
 from omg.pools import index as pool_index
-from omg.pools.index import Measure, Member, Pool
+from omg.pools.index import Member, Pool, Standing
 from pool_members import ENV, agent, change_index, settings
 from refusing import refusal
 from tiny import GAME
 
-MEASURED = Measure("score", 1.5, 1.0, 2.0, 64)
+MEASURED = Standing("score", 1.5, 1.0, 2.0, 64)
 
 
 @pytest.fixture

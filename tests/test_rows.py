@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
+from omg.evaluation import subgoals
 from omg.evaluation.rows import Field, TableRow, read_rows, real, text, whole, write_rows
 from omg.evaluation.tables import TABLES, ComparisonRow, MetricRow, ScoreRow, SetScoreRow, SummaryRow
+from omg.learners import subgoal_measures
 from omg.report.tables import SCORES, SHORT_DIFFERENCES, SHORT_SCORES, differences, screen_table_of, table_of
 from omg.tracking import Table
 from refusing import refusal
@@ -152,10 +155,17 @@ def test_differences_name_the_agent_where_there_are_several() -> None:
     assert screen_table_of([one], SHORT_DIFFERENCES)[1][0][2:4] == ["+0.50 [\N{MINUS SIGN}1.00, +2.00]", 0.625]
 
 
-def test_the_page_lists_every_column() -> None:
+def test_the_page_lists_every_column_and_every_measure() -> None:
     parts = []
     for file, kind in TABLES.items():
         lines = [f"| `{column.name}` | {column.meaning} |" for column in kind.columns()]
         parts.append("\n".join([f"## {file}", "", str(kind.__doc__), "", "| column | meaning |", "|---|---|", *lines]))
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-    assert page[page.index("## ") :] == "\n\n".join(parts) + "\n"
+    first, last = page.index("## "), page.index("## Measures of subgoals")
+    assert page[first:last] == "\n\n".join(parts) + "\n\n"
+    for measure in subgoals.MEASURES:
+        meaning = re.sub(r"\{(\w+)\}", r"*\1*", measure.meaning)
+        assert f"\n| {measure.name} | {meaning} | {measure.chance} |\n" in page[last:]
+    for tested in subgoal_measures.MEASURES:
+        assert f"\n| `test_{tested.name}` | {tested.meaning} | {tested.chance} |\n" in page[last:]
+    assert page[last:].count("\n| ") == len(subgoals.MEASURES) + len(subgoal_measures.MEASURES) + 2

@@ -18,7 +18,7 @@ from omg.config import Config, resolve
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter, check_trackers
 from omg.tracking.trackers import chosen_trackers
-from omg.tracking.trackers.base import TrackerGroup
+from omg.tracking.trackers.base import AllTrackers
 from omg.training.summary import Row
 from tiny import SPEC, tiny_config
 
@@ -168,7 +168,7 @@ def test_any_event_may_fail() -> None:
     for event in ("begin", "rows", "flush", "close"):
         said: list[str] = []
         broken, whole = Broken(event), Broken("")
-        group = TrackerGroup({"broken": broken, "whole": whole}, said.append)
+        group = AllTrackers({"broken": broken, "whole": whole}, said.append)
         group.begin([])
         for _ in range(2):
             group.rows([])

@@ -2,65 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from omg.evaluation import (
-    MemberName,
-)
+from omg.components.measure import take
+from omg.evaluation.subgoals import MEASURES, InferredGames
 from omg.evaluation.tables import MetricRow
 from omg.experiments import inference
 
+IDENTITY: Any = SimpleNamespace(
+    map_shape=None, normalise=lambda values: values, decode_normalised=lambda values: values
+)
+"""A prior whose codes are the views themselves."""
 
-def played(rng: np.random.Generator, teams: int = 4, each: int = 8, slots: int = 9) -> inference.InferredGames:
+
+def played(rng: np.random.Generator, teams: int = 4, each: int = 8, slots: int = 9) -> InferredGames:
     """Games whose views wander at random, of unequal lengths; the subgoal is the view three steps ahead."""
     games = teams * each
     seen = rng.normal(size=(games, slots, 5)).cumsum(axis=1)
     length = rng.integers(4, slots, games)
     ahead = np.minimum(np.arange(slots) + 3, length[:, None])
     future = np.take_along_axis(seen, ahead[..., None], axis=1)
-    return inference.InferredGames(seen, future, length, np.repeat(np.arange(teams), each))
+    team = np.repeat(np.arange(teams), each)
+    return InferredGames(seen, future, length, team, np.arange(teams) // 2, IDENTITY, horizon=3, steps=10_000)
 
 
 def test_probes_find_what_is_in_the_subgoal_and_not_in_the_view() -> None:
     rng = np.random.default_rng(0)
     games = played(rng)
-    mates: Any = SimpleNamespace(members=[MemberName(f"{name}_s1", name) for name in "aabb"])
-    marked = rng.normal(size=(*games.subgoal.shape[:2], 4)) * 0.1 + np.eye(4)[games.team][:, None]
-    found = inference._probes(games._replace(subgoal=marked), mates, 10_000, 0)
+    marked = rng.normal(size=games.subgoal.shape) * 0.1 + np.eye(4, 5)[games.team][:, None]
+    found = take(MEASURES, replace(games, subgoal=marked))
+    assert list(found) == [measure.name for measure in MEASURES]
     assert found["policy named by the subgoal"] > 0.99
     assert found["policy named by the observation"] < 0.6
     assert found["policy gain"] > 0.4
     assert found["algorithm named by the subgoal"] > 0.99
-    found = inference._probes(games._replace(subgoal=rng.normal(size=marked.shape)), mates, 10_000, 0)
+    found = take(MEASURES, replace(games, subgoal=rng.normal(size=marked.shape)))
     assert found["policy named by the subgoal"] < 0.5
-    alike: Any = SimpleNamespace(members=[MemberName(f"a_s{index}", "a") for index in range(4)])
-    assert set(inference._probes(games, alike, 10_000, 0)) == {name for name in found if name.startswith("policy")}
+    alike = take(MEASURES, replace(games, algorithm=np.zeros(4, int)))
+    assert list(alike) == [name for name in found if not name.startswith("algorithm")]
 
 
 def test_a_subgoal_that_is_the_future_is_closer_than_the_present_and_hits() -> None:
     games = played(np.random.default_rng(1))
-    identity = SimpleNamespace(map_shape=None, normalise=lambda values: values, decode_normalised=lambda values: values)
-    agent: Any = SimpleNamespace(
-        policy=SimpleNamespace(opponent_model=SimpleNamespace(prior=identity)), config=SimpleNamespace(omg_horizon=3)
-    )
-    found = inference._future(agent, games, 10_000, 0)
+    found = take(MEASURES, games)
     assert found["closer to the future"] == 1.0
     assert found["future gain"] > 0.5
     assert found["hit ratio"] > 0.4
-    standing = inference._future(agent, games._replace(subgoal=games.seen), 10_000, 0)
+    standing = take(MEASURES, replace(games, subgoal=games.seen))
     assert standing["future gain"] == 0.0
     assert standing["closer to the future"] == 0.0
 
 
 def test_only_played_steps_are_looked_at_and_no_more_than_asked_for() -> None:
     games = played(np.random.default_rng(2))
-    game, slot = inference._some_steps(games, 10_000, 0)
+    game, slot = games.looked_at
     assert len(game) == games.length.sum()
     assert (slot < games.length[game]).all()
-    assert len(inference._some_steps(games, 50, 0)[0]) == 50
+    assert len(replace(games, steps=50).looked_at[0]) == 50
 
 
 def test_metrics_of_training_become_rows() -> None:

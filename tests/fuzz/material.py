@@ -100,11 +100,11 @@ class Material:
 
     def _pool(self, name: str, config: Any) -> None:
         from omg.envs import make_env
-        from omg.pools import Measure, Pool
+        from omg.pools import Pool, Standing
 
         env = make_env(config.env, **config.env_args)
         pool = Pool.create(self.folder / name, config.env, config.env_args, env.spec)
-        measured = Measure(env.spec.success_metric, 0.5, 0.4, 0.6, 16)
+        measured = Standing(env.spec.success_metric, 0.5, 0.4, 0.6, 16)
         for seed, chosen in ((11, "training"), (12, "heldout")):
             scratch = self._agent(self.folder / "scratch", config, seed)
             pool.add(scratch, chosen, measured=measured)

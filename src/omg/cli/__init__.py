@@ -106,7 +106,7 @@ for _command, _example, _extra in (
         options_metavar="[OPTIONS] [KEY=VALUE]..." if _extra else "[OPTIONS]",
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True} if _extra else None,
     )(_command)
-# A group of commands is a Typer of its own, with an example for each of them.
+# A family of commands is a Typer of its own, with an example for each of them.
 app.add_typer(pools.app, name="pool")
 
 
@@ -162,7 +162,7 @@ def _reason(error: Exception) -> str | None:
 
 
 def command_names() -> list[str]:
-    """The first words that the program knows: its commands and its groups of commands."""
+    """The first words that the program knows: its commands and its families of commands."""
     commands = [str(command.name) for command in app.registered_commands]
     return [*commands, *(str(group.name) for group in app.registered_groups)]
 

@@ -84,16 +84,16 @@ def versus(
     pairs = pairing_order(len(left), len(right))
     at_once = min(len(pairs), max(1, _BATTLES // episodes))
     squads = [build_squad([contender.player for contender in side]) for side in (left, right)]
-    # A last chunk that is too short is filled up with the first pairings, so that one compilation serves all.
-    chunks = [
+    # A last call of fewer pairings is filled up with the first pairings, so that one compilation serves all.
+    calls = [
         np.take(pairs, np.arange(first, first + at_once), axis=0, mode="wrap")
         for first in range(0, len(pairs), at_once)
     ]
-    most = [_most(chunks, column, len(side)) for column, side in enumerate((left, right))]
+    most = [_most(calls, column, len(side)) for column, side in enumerate((left, right))]
     won, lost, lengths = (np.zeros((len(left), len(right), episodes), kind) for kind in (bool, bool, np.int64))
-    for number, chunk in enumerate(chunks):
+    for number, call in enumerate(calls):
         draws = [
-            _draw(np.asarray(position)[chunk[:, column]], episodes, duel.spec.n_agents, squad.size, pairings)
+            _draw(np.asarray(position)[call[:, column]], episodes, duel.spec.n_agents, squad.size, pairings)
             for column, ((squad, position), pairings) in enumerate(zip(squads, most, strict=True))
         ]
         teams = BothTeams(*(TeamPolicy(None, squad, draw) for (squad, _), draw in zip(squads, draws, strict=True)))
@@ -103,7 +103,7 @@ def versus(
         done = min((number + 1) * at_once, len(pairs))
         new = done - number * at_once
         for array, values in ((won, left_won), (lost, right_won), (lengths, np.split(stats.lengths, 2)[0])):
-            array[chunk[:new, 0], chunk[:new, 1]] = values.reshape(at_once, episodes)[:new]
+            array[call[:new, 0], call[:new, 1]] = values.reshape(at_once, episodes)[:new]
         if progress is not None:
             progress(done, len(pairs))
     west = np.broadcast_to(np.arange(episodes) % 2 == 0, won.shape)
@@ -168,9 +168,9 @@ class BothTeams(eqx.Module):
         """Nobody learns here."""
 
 
-def _most(chunks: Sequence[np.ndarray], column: int, players: int) -> int:
-    """The most pairings that any player of a side has in any chunk."""
-    return max(int(np.bincount(chunk[:, column], minlength=players).max()) for chunk in chunks)
+def _most(calls: Sequence[np.ndarray], column: int, players: int) -> int:
+    """The most pairings that any player of a side has in any call."""
+    return max(int(np.bincount(call[:, column], minlength=players).max()) for call in calls)
 
 
 def _draw(players: np.ndarray, episodes: int, seats: int, number: int, pairings: int) -> TeamDraw:

@@ -132,26 +132,26 @@ def evaluate_groups(
     teams = sum(len(group.teams) for group in groups)
     done = 0
     found: dict[str, dict[str, np.ndarray]] = {}
-    chunks = {group.name: _chunk(len(group.teams), episodes) for group in groups}
+    sizes = {group.name: _teams_at_once(len(group.teams), episodes) for group in groups}
     # One width for all groups, so that groups of equal size share a compilation.
-    places = max(_places(group.members, chunks[group.name]) for group in groups) * episodes
+    places = max(_places(group.members, sizes[group.name]) for group in groups) * episodes
     for group in groups:
-        at_once = chunks[group.name]
+        at_once = sizes[group.name]
         # The name, not the position: which other groups are asked for does not change the games of this one.
         group_key = jax.random.fold_in(jax.random.PRNGKey(seed), zlib.crc32(group.name.encode()) & 0x7FFFFFFF)
         parts: list[dict[str, np.ndarray]] = []
         for first in range(0, len(group.teams), at_once):
-            chunk = group.members[first : first + at_once]
-            # A last chunk that is too short is filled up with the first teams, so that one compilation serves all.
-            filled = np.concatenate([chunk, group.members[: at_once - len(chunk)]])
+            some = group.members[first : first + at_once]
+            # A last call of fewer teams is filled up with the first teams, so that one compilation serves all.
+            filled = np.concatenate([some, group.members[: at_once - len(some)]])
             draw = _fixed_draw(
                 lineups(filled, mates.position, episodes, env.spec.learner_seats), mates.squad.size, places
             )
             key = jax.random.fold_in(group_key, first)
             values = _play_all(env, agents, mates.squad, draw, key, at_once * episodes, epsilon)
             shape = (number, at_once, episodes)
-            parts.append({name: value.reshape(shape)[:, : len(chunk)] for name, value in values.items()})
-            done += len(chunk)
+            parts.append({name: value.reshape(shape)[:, : len(some)] for name, value in values.items()})
+            done += len(some)
             if progress is not None:
                 progress(done, teams)
         found[group.name] = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
@@ -253,7 +253,7 @@ def record_group(
     return jax.device_get(rollout), np.repeat(np.arange(len(group.teams)), episodes)
 
 
-def _chunk(teams: int, episodes: int) -> int:
+def _teams_at_once(teams: int, episodes: int) -> int:
     """Teams in one call: as many as fit into `_GAMES` games, dealt evenly to the calls."""
     calls = -(-teams // max(1, _GAMES // episodes))
     return -(-teams // calls)

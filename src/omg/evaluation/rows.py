@@ -54,6 +54,9 @@ class Column(Generic[T]):
         self.name, self.interval, self.named_by, self.first = name, interval, named_by, first
 
 
+AnyColumn = Column[Any]
+
+
 class Field(Column[T]):
     """A column as an attribute: of a kind of row it is the column, of a row its value."""
 
@@ -125,7 +128,7 @@ def label(heading: str, meaning: str) -> Field[Seed]:
 class TableRow(dict[str, Any]):
     """A row of any table. By itself it has the columns of all kinds of rows, none of which must be there."""
 
-    _columns: ClassVar[dict[str, Column[Any]]] = {}
+    _columns: ClassVar[dict[str, AnyColumn]] = {}
 
     def __init_subclass__(cls) -> None:
         """Collects the columns, in the order of the file."""
@@ -151,7 +154,7 @@ class TableRow(dict[str, Any]):
         return list(cls._columns)
 
     @classmethod
-    def columns(cls) -> list[Column[Any]]:
+    def columns(cls) -> list[AnyColumn]:
         """The columns, in the order of the file."""
         return list(cls._columns.values())
 

@@ -22,10 +22,10 @@ from omg.pools import (
     SETS,
     Agent,
     AgentCard,
-    Measure,
     Member,
     Pool,
     PriorCard,
+    Standing,
     is_pool,
     load_agent,
     load_learning,
@@ -58,7 +58,7 @@ def import_agent(
     prior: Path | None = None,
     seed: int = 0,
     steps: int | None = None,
-    measure: Callable[[Agent], Measure] | None = None,
+    measure: Callable[[Agent], Standing] | None = None,
 ) -> Written:
     """Makes an agent folder, a member of a pool, a prior, or several of them from a folder of checkpoints.
 
@@ -115,7 +115,7 @@ def import_agent(
     return Written(lines, notes)
 
 
-def _add(agent: Path, config: Config, pool: Path, pool_set: str, measure: Callable[[Agent], Measure] | None) -> Member:
+def _add(agent: Path, config: Config, pool: Path, pool_set: str, measure: Callable[[Agent], Standing] | None) -> Member:
     loaded = load_agent(agent)
     opened = Pool.open(pool) if is_pool(pool) else Pool.create(pool, config.env, config.env_args, loaded.spec)
     return opened.add(agent, pool_set, measured=None if measure is None else measure(loaded))

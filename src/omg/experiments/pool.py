@@ -28,7 +28,7 @@ from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
 from omg.names import check_links, inert
 from omg.pools import PRIOR_FOLDER, Agent, AgentCard, is_pool, load_agent, read_agent_card
-from omg.pools.index import INDEX, SETS, Measure, Member, Pool
+from omg.pools.index import INDEX, SETS, Member, Pool, Standing
 from omg.tracking import RunFolder
 from omg.training.device import prepare
 
@@ -132,11 +132,11 @@ def copy_pool(source: Path, target: Path, *, prior: bool) -> None:
         )
 
 
-def measure(agent: Agent, episodes: int, seed: int = MEASURE_SEED) -> Measure:
+def measure(agent: Agent, episodes: int, seed: int = MEASURE_SEED) -> Standing:
     """Plays an agent greedily in all seats of its game: mean and 95 % interval of the game's success metric."""
     metric = agent.spec.success_metric
     row = next(row for row in play_team(agent, episodes, seed) if row["metric"] == metric)
-    return Measure(metric, row["mean"], row["low"], row["high"], episodes)
+    return Standing(metric, row["mean"], row["low"], row["high"], episodes)
 
 
 def changed_settings(pool: Pool, name: str) -> list[tuple[str, object, object]]:

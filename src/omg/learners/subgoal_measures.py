@@ -15,12 +15,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
+from omg.components.measure import Measure, always, take
 from omg.controllers.basic import Columns
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel
@@ -30,6 +33,95 @@ TOLERANCE = 0.5
 SAME_MAP = 1e-3
 """The same for maps of bits: a single wrong cell of a thousand is 0.03 away."""
 RIDGE = 10.0
+
+
+@dataclass(frozen=True)
+class TestedSubgoals:
+    """What was inferred in B test episodes of T steps by m seats; arrays are float32 unless they say otherwise."""
+
+    prior: Prior
+    seen: Array
+    """[B, T+1, m, O] views, normalised units."""
+    subgoal: Array
+    """[B, T+1, m, D] means of the inferred subgoals."""
+    decoded: Array
+    """[B, T+1, m, O] the views they stand for, normalised units."""
+    future: Array
+    """[B, T, m, O] views H steps ahead, the last one past the end."""
+    length: Array
+    """[B] steps played."""
+    played: Array
+    """[B, T] 1 where a step was played."""
+    players: Array | None
+    """[B, A-1] int32, who has the other seats; None where nobody can be told apart."""
+    partners: int
+
+    @cached_property
+    def weight(self) -> Array:
+        """[B, T, 1] how much each step counts; those of all seats add up to 1."""
+        return self.played[..., None] / jnp.maximum(self.played.sum() * self.seen.shape[2], 1.0)
+
+    @cached_property
+    def labels(self) -> Array:
+        """[B] int32, who has most of the other seats."""
+        assert self.players is not None
+        return jax.nn.one_hot(self.players, self.partners).sum(axis=1).argmax(axis=-1)
+
+    def probe(self, features: Array) -> Array:
+        """Accuracy with which a linear classifier reads the labels from features [B, T+1, m, F]."""
+        rows = jnp.broadcast_to(self.labels[:, None, None], self.seen[:, :-1].shape[:-1])
+        counted = jnp.broadcast_to(self.played[..., None], rows.shape)
+        return probe_accuracy(features[:, :-1], rows, counted, self.partners)
+
+
+def _several(tested: TestedSubgoals) -> bool:
+    return tested.partners > 1 and tested.players is not None
+
+
+def _hit_ratio(tested: TestedSubgoals) -> Array:
+    compared = comparable(tested.prior, tested.decoded, tested.seen)
+    return hit_ratio(*compared, tested.length, tolerance_of(tested.prior))
+
+
+MEASURES: tuple[Measure[TestedSubgoals, Array], ...] = (
+    Measure(
+        "subgoal_hit_ratio", "share of an episode's views that a decoded subgoal named in time", _hit_ratio, always
+    ),
+    Measure(
+        "subgoal_future_distance",
+        "distance of the decoded subgoal to the view H steps ahead, in deviations",
+        lambda tested: (view_distance(tested.decoded[:, :-1], tested.future) * tested.weight).sum(),
+        always,
+        "`subgoal_present_distance`",
+    ),
+    Measure(
+        "subgoal_present_distance",
+        "distance of the present view to the view H steps ahead",
+        lambda tested: (view_distance(tested.seen[:, :-1], tested.future) * tested.weight).sum(),
+        always,
+    ),
+    Measure(
+        "subgoal_probe",
+        "accuracy of a linear classifier that reads from the subgoal who has most of the other seats",
+        lambda tested: tested.probe(tested.subgoal),
+        _several,
+        "`probe_chance`",
+    ),
+    Measure(
+        "present_probe",
+        "the same from the present view",
+        lambda tested: tested.probe(tested.seen),
+        _several,
+        "`probe_chance`",
+    ),
+    Measure(
+        "probe_chance",
+        "share of the most frequent player",
+        lambda tested: jax.nn.one_hot(tested.labels, tested.partners).mean(axis=0).max(),
+        _several,
+    ),
+)
+"""Of every test, as `test_NAME`."""
 
 
 def examine_subgoals(
@@ -45,22 +137,18 @@ def examine_subgoals(
     played = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
     ahead = jnp.minimum(jnp.arange(steps) + horizon, length[:, None])
     future = jnp.take_along_axis(seen, ahead[..., None, None], axis=1)
-    weight = played[..., None] / jnp.maximum(played.sum() * seen.shape[2], 1.0)
-    metrics = {
-        "subgoal_hit_ratio": hit_ratio(*comparable(model.prior, decoded, seen), length, tolerance_of(model.prior)),
-        "subgoal_future_distance": (view_distance(decoded[:, :-1], future) * weight).sum(),
-        "subgoal_present_distance": (view_distance(seen[:, :-1], future) * weight).sum(),
-    }
-    if partners > 1 and batch.players is not None:
-        labels = jax.nn.one_hot(batch.players, partners).sum(axis=1).argmax(axis=-1)
-        rows = jnp.broadcast_to(labels[:, None, None], seen[:, :-1].shape[:-1])
-        counted = jnp.broadcast_to(played[..., None], rows.shape)
-        metrics |= {
-            "subgoal_probe": probe_accuracy(inference.mean[:, :-1], rows, counted, partners),
-            "present_probe": probe_accuracy(seen[:, :-1], rows, counted, partners),
-            "probe_chance": jax.nn.one_hot(labels, partners).mean(axis=0).max(),
-        }
-    return metrics
+    tested = TestedSubgoals(
+        prior=model.prior,
+        seen=seen,
+        subgoal=inference.mean,
+        decoded=decoded,
+        future=future,
+        length=length,
+        played=played,
+        players=batch.players,
+        partners=partners,
+    )
+    return take(MEASURES, tested)
 
 
 def comparable(prior: Prior, decoded: Array, seen: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """Trained players on disk: agents and priors, each a folder that says by itself what it is; pools of them."""
 
 from omg.pools.agents import Agent, AgentCard, agent_from_arrays, load_agent, read_agent_card, save_agent
-from omg.pools.index import INDEX, SETS, Measure, Member, Pool
+from omg.pools.index import INDEX, SETS, Member, Pool, Standing
 from omg.pools.learning import load_learning, save_learning
 from omg.pools.priors import PRIOR_FOLDER, PriorCard, load_prior, pool_prior, save_prior
 
@@ -11,10 +11,10 @@ __all__ = [
     "SETS",
     "Agent",
     "AgentCard",
-    "Measure",
     "Member",
     "Pool",
     "PriorCard",
+    "Standing",
     "agent_from_arrays",
     "is_pool",
     "load_agent",

@@ -25,9 +25,9 @@ from omg.pools.bundles import WEIGHTS, read_card
 from omg.pools.members import (
     INDEX,
     SETS,
-    Measure,
     Member,
     PoolIndex,
+    Standing,
     check_game,
     check_rules,
     known_set,
@@ -36,7 +36,7 @@ from omg.pools.members import (
 )
 from omg.types import Tree
 
-__all__ = ["INDEX", "SETS", "Measure", "Member", "Pool"]
+__all__ = ["INDEX", "SETS", "Member", "Pool", "Standing"]
 
 try:
     import fcntl
@@ -182,7 +182,7 @@ class Pool:
             else:
                 self._check_folder(member)
 
-    def add(self, agent: str | Path, set: str, *, name: str | None = None, measured: Measure | None = None) -> Member:
+    def add(self, agent: str | Path, set: str, *, name: str | None = None, measured: Standing | None = None) -> Member:
         """Copies an agent folder (or the best agent of a run folder) into the pool.
 
         Args:
@@ -225,7 +225,7 @@ class Pool:
 
         return self._put(member, copy)
 
-    def add_scripted(self, script: str, set: str, *, measured: Measure | None = None) -> Member:
+    def add_scripted(self, script: str, set: str, *, measured: Standing | None = None) -> Member:
         """Adds a scripted player under the name of its script.
 
         Raises:

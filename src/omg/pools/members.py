@@ -25,7 +25,7 @@ _SIZES = ("n_agents", "n_actions", "obs_dim", "state_dim")
 
 
 @dataclass(frozen=True)
-class Measure:
+class Standing:
     """How good a player is in all seats of its game, in episodes that no training has seen."""
 
     metric: str
@@ -55,7 +55,7 @@ class Member:
     """None for scripted members, which fit both."""
     steps: int
     """Environment steps it was trained for."""
-    measured: Measure | None
+    measured: Standing | None
     sha256: str | None
     """Of its weights; None for scripted members."""
     card_sha256: str | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
 from omg.names import inert
 from omg.report.curves import figure_path, save_figure
 from omg.report.words import agent_name, group_name, metric_words
-from omg.types import Row
+from omg.types import Json, Row, Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[..., Figure]
 
-Look = Mapping[str, Any]
+Look = Tree
 """Properties of a line as matplotlib names them."""
 
 INK = "#24292f"
@@ -59,7 +59,7 @@ def figure_style(colours: Sequence[str] = PALETTE) -> Iterator[None]:
     ink = dict.fromkeys(
         ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "legend.labelcolor"), INK
     )
-    settings: dict[Any, Any] = {
+    settings: Json = {
         **ink,
         "axes.prop_cycle": cycler(color=list(colours)),
         "axes.axisbelow": True,

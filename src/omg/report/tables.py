@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from omg.evaluation.rows import Column, TableRow
+from omg.evaluation.rows import AnyColumn, TableRow
 from omg.evaluation.tables import ComparisonRow, MeasureRow, SelfPlayRow, SummaryRow
 from omg.report.words import agent_name, group_name, metric_words
 
@@ -25,83 +25,85 @@ _NOTHING = "\N{EN DASH}"
 _INTERVAL = "95 % interval"
 
 
-class Shown(NamedTuple):
+class ShownColumn(NamedTuple):
     """A column as a table shows it."""
 
-    column: Column[Any]
+    column: AnyColumn
     style: Style = "plain"
     heading: str = ""
     """Instead of its own."""
 
 
 SCORES = (
-    Shown(SummaryRow.agent),
-    Shown(SummaryRow.mean, "beside"),
-    Shown(SummaryRow.iqm, "beside"),
-    Shown(SummaryRow.worst, "named"),
-    Shown(SummaryRow.seeds),
-    Shown(SummaryRow.teams),
-    Shown(SummaryRow.episodes),
+    ShownColumn(SummaryRow.agent),
+    ShownColumn(SummaryRow.mean, "beside"),
+    ShownColumn(SummaryRow.iqm, "beside"),
+    ShownColumn(SummaryRow.worst, "named"),
+    ShownColumn(SummaryRow.seeds),
+    ShownColumn(SummaryRow.teams),
+    ShownColumn(SummaryRow.episodes),
 )
 """How each agent does with one group, on a page."""
 SHORT_SCORES = (
-    Shown(SummaryRow.agent, "bare"),
-    Shown(SummaryRow.group),
-    Shown(SummaryRow.mean, "inside"),
-    Shown(SummaryRow.iqm),
-    Shown(SummaryRow.worst, "named"),
-    Shown(SummaryRow.seeds, "bare"),
-    Shown(SummaryRow.teams, "bare"),
+    ShownColumn(SummaryRow.agent, "bare"),
+    ShownColumn(SummaryRow.group),
+    ShownColumn(SummaryRow.mean, "inside"),
+    ShownColumn(SummaryRow.iqm),
+    ShownColumn(SummaryRow.worst, "named"),
+    ShownColumn(SummaryRow.seeds, "bare"),
+    ShownColumn(SummaryRow.teams, "bare"),
 )
 """The same with all groups, on the screen."""
 SHORTEST_SCORES = (
-    Shown(SummaryRow.agent),
-    Shown(SummaryRow.mean, "inside"),
-    Shown(SummaryRow.worst, heading="worst"),
+    ShownColumn(SummaryRow.agent),
+    ShownColumn(SummaryRow.mean, "inside"),
+    ShownColumn(SummaryRow.worst, heading="worst"),
 )
 """The same with one group, beside a comparison."""
 SHORT_DIFFERENCES = (
-    Shown(ComparisonRow.agent, "bare"),
-    Shown(ComparisonRow.group),
-    Shown(ComparisonRow.difference, "inside"),
-    Shown(ComparisonRow.p_improvement, "bare"),
-    Shown(ComparisonRow.verdict),
+    ShownColumn(ComparisonRow.agent, "bare"),
+    ShownColumn(ComparisonRow.group),
+    ShownColumn(ComparisonRow.difference, "inside"),
+    ShownColumn(ComparisonRow.p_improvement, "bare"),
+    ShownColumn(ComparisonRow.verdict),
 )
 """Who is better, on the screen."""
 SELF_PLAY_SCORES = (
-    Shown(SelfPlayRow.agent),
-    Shown(SelfPlayRow.mean, "inside"),
-    Shown(SelfPlayRow.lowest),
-    Shown(SelfPlayRow.highest),
-    Shown(SelfPlayRow.seeds),
-    Shown(SelfPlayRow.steps),
+    ShownColumn(SelfPlayRow.agent),
+    ShownColumn(SelfPlayRow.mean, "inside"),
+    ShownColumn(SelfPlayRow.lowest),
+    ShownColumn(SelfPlayRow.highest),
+    ShownColumn(SelfPlayRow.seeds),
+    ShownColumn(SelfPlayRow.steps),
 )
 """How each agent does in all seats."""
 MEASURES = (
-    Shown(MeasureRow.agent),
-    Shown(MeasureRow.measure),
-    Shown(MeasureRow.value, "beside"),
-    Shown(MeasureRow.meaning),
+    ShownColumn(MeasureRow.agent),
+    ShownColumn(MeasureRow.measure),
+    ShownColumn(MeasureRow.value, "beside"),
+    ShownColumn(MeasureRow.meaning),
 )
 """What subgoals know."""
 
 
-def differences(rows: Sequence[ComparisonRow]) -> tuple[Shown, ...]:
+def differences(rows: Sequence[ComparisonRow]) -> tuple[ShownColumn, ...]:
     """Who is better, on a page."""
     # Where all comparisons are about one agent, its name would only make the table wider.
     several = len({row.agent for row in rows}) > 1
     unit = "difference, points" if all(metric_words(row.metric).share for row in rows) else ""
     return (
-        Shown(ComparisonRow.group),
-        *([Shown(ComparisonRow.agent)] if several else []),
-        Shown(ComparisonRow.baseline),
-        Shown(ComparisonRow.difference, "beside", unit),
-        Shown(ComparisonRow.p_improvement, "bracketed"),
-        Shown(ComparisonRow.verdict),
+        ShownColumn(ComparisonRow.group),
+        *([ShownColumn(ComparisonRow.agent)] if several else []),
+        ShownColumn(ComparisonRow.baseline),
+        ShownColumn(ComparisonRow.difference, "beside", unit),
+        ShownColumn(ComparisonRow.p_improvement, "bracketed"),
+        ShownColumn(ComparisonRow.verdict),
     )
 
 
-def table_of(rows: Sequence[TableRow], columns: Sequence[Shown], names: Names | None = None, metric: str = "") -> Cells:
+def table_of(
+    rows: Sequence[TableRow], columns: Sequence[ShownColumn], names: Names | None = None, metric: str = ""
+) -> Cells:
     """Head and lines of a table.
 
     Args:
@@ -115,7 +117,7 @@ def table_of(rows: Sequence[TableRow], columns: Sequence[Shown], names: Names | 
 
 
 def screen_table_of(
-    rows: Sequence[TableRow], columns: Sequence[Shown], names: Names | None = None, metric: str = ""
+    rows: Sequence[TableRow], columns: Sequence[ShownColumn], names: Names | None = None, metric: str = ""
 ) -> tuple[Sequence[str], list[Sequence[str | float]]]:
     """The same with the numbers of `bare` columns as numbers, which a screen sets to the right."""
     noun = metric_words(metric or str(rows[0].get("metric", "")) if rows else metric).noun
@@ -127,12 +129,12 @@ def screen_table_of(
     return head, [[text for shown in columns for text in cells(row, shown, names)] for row in rows]
 
 
-def cells(row: TableRow, shown: Shown, names: Names | None = None) -> list[str | float]:
+def cells(row: TableRow, shown: ShownColumn, names: Names | None = None) -> list[str | float]:
     """What a table shows of one column of a row: one cell, or with the interval beside it two."""
     column = shown.column
     if shown.style == "bare":
         return [row[column.name]]
-    value = _written(row, column, row.get(column.name, ""), names)
+    value = _written(row, column, names)
     if shown.style == "named":
         return [f"{value} ({row[column.named_by]})"]
     if shown.style == "plain" or column.interval is None:
@@ -145,7 +147,8 @@ def cells(row: TableRow, shown: Shown, names: Names | None = None) -> list[str |
     return [f"{value} ({interval})"] if shown.style == "bracketed" else [value, interval]
 
 
-def _written(row: TableRow, column: Column[Any], value: Any, names: Names | None) -> str:
+def _written(row: TableRow, column: AnyColumn, names: Names | None) -> str:
+    value = row.get(column.name, "")
     match column.form:
         case "agent":
             return agent_name(value, names)
@@ -160,7 +163,7 @@ def _written(row: TableRow, column: Column[Any], value: Any, names: Names | None
     return _end(row, column, value)
 
 
-def _end(row: TableRow, column: Column[Any], value: float) -> str:
+def _end(row: TableRow, column: AnyColumn, value: float) -> str:
     """A number as it stands in an interval, without its unit."""
     match column.form:
         case "score":

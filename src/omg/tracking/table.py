@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from omg.components.files import write_text
 from omg.errors import UserError
 from omg.evaluation.rows import Column, csv_text
 from omg.evaluation.tables import MetricRow
+from omg.types import Json, Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 T = TypeVar("T")
-RowT = TypeVar("RowT", bound=dict[str, Any])
+RowT = TypeVar("RowT", bound=Row)
 
 _SHOWN = 5
 """Rows that the `repr` of a table shows."""
@@ -62,12 +63,12 @@ class Table(Sequence[RowT]):
         return list(self._rows[0]) if self._rows else []
 
     @overload
-    def column(self, name: str) -> list[Any]: ...
+    def column(self, name: str) -> list[Json]: ...
 
     @overload
     def column(self, name: Column[T]) -> list[T]: ...
 
-    def column(self, name: str | Column[T]) -> list[Any]:
+    def column(self, name: str | Column[T]) -> list[Json]:
         """All values of one column, given by its name or as a kind of row has it, `MetricRow.value`."""
         key = name if isinstance(name, str) else name.name
         return [row[key] for row in self._rows]
@@ -76,7 +77,7 @@ class Table(Sequence[RowT]):
         """The rows whose columns equal the given values."""
         return Table([row for row in self._rows if all(row.get(key) == value for key, value in equals.items())])
 
-    def last(self, **equals: object) -> Any:
+    def last(self, **equals: object) -> Json:
         """The `value` of the last matching row, or None."""
         found = self.where(**equals)
         return found[-1]["value"] if len(found) else None

@@ -117,7 +117,8 @@ class AdaptStage(Stage):
             where = f"adaptation.{label}"
             check_settings(where, entry.settings)
             given = (agents[entry.agent], env.spec.n_agents, section.games, section.episodes, entry.settings)
-            refused_in(where, lambda given=given: check_learner(adaptation_config(*given), env.spec))  # type: ignore[misc]
+            config = refused_in(where, partial(adaptation_config, *given))
+            refused_in(where, partial(check_learner, config, env.spec))
         return {}
 
     def parts(self, earlier: Earlier) -> list[Part]:

@@ -40,7 +40,7 @@ from omg.experiments.stages.train import TrainStage
 from omg.pools import Pool
 from omg.pools.members import SetName
 from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
-from omg.report.tables import SHORTEST_SCORES, Shown, cells, table_of
+from omg.report.tables import SHORTEST_SCORES, ShownColumn, cells, table_of
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.verdict import answers
 from omg.report.words import agent_name, group_name
@@ -268,7 +268,7 @@ def _group_tables(checked: CheckedPlan, compared: Sequence[ComparisonRow]) -> It
     names, summary = checked.plan.report.names, summary_rows(checked)
     against = {(row.group, row.baseline): row for row in compared}
     main = agent_name(checked.agent, names)
-    difference = Shown(ComparisonRow.difference, "inside")
+    difference = ShownColumn(ComparisonRow.difference, "inside")
     for group in dict.fromkeys(row.group for row in summary):
         scored = [row for row in summary if row.group == group]
         head, lines = table_of(scored, SHORTEST_SCORES, names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -132,10 +133,10 @@ def given_section(path: object, copied: Path | None) -> dict[str, object]:
     return {"path": str(given), "scripted": scripted, **sets, **views}
 
 
-def check_scripts(where: str, scripts: Mapping[str, object] | list[str], env: Env) -> None:
+def check_scripts(where: str, scripts: Iterable[str], env: Env) -> None:
     """Refuses scripted players that do not play a game."""
     for script in scripts:
-        refused_in(where, lambda script=script: build_scripted(script, env))  # type: ignore[misc]
+        refused_in(where, partial(build_scripted, script, env))
 
 
 def _check_sets(plan: Plan) -> None:

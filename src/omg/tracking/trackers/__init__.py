@@ -13,12 +13,12 @@ from omg.config import Config
 from omg.config.sections import SacredKeys
 from omg.registry import Entry, Registry, TrackerTraits
 from omg.tracking.trackers import sacred
-from omg.tracking.trackers.base import Tracker, TrackerGroup, TrackerKind
+from omg.tracking.trackers.base import AllTrackers, Tracker, TrackerKind
 
 if TYPE_CHECKING:
     from omg.tracking.folder import RunFolder
 
-__all__ = ["TRACKERS", "Tracker", "TrackerGroup", "TrackerKind", "build_trackers", "check_trackers"]
+__all__ = ["TRACKERS", "AllTrackers", "Tracker", "TrackerKind", "build_trackers", "check_trackers"]
 
 TRACKERS: Registry[TrackerKind, TrackerTraits] = Registry(
     "tracker",
@@ -53,9 +53,9 @@ def check_trackers(config: Config) -> None:
         TRACKERS[name].build.check(config)
 
 
-def build_trackers(folder: RunFolder, config: Config, warn: Callable[[str], None]) -> TrackerGroup:
+def build_trackers(folder: RunFolder, config: Config, warn: Callable[[str], None]) -> AllTrackers:
     """The trackers of a run; `warn` is told of those that fail."""
     trackers: dict[str, Tracker] = {}
     for name in chosen_trackers(config):
         trackers |= TRACKERS[name].build.build(folder, config)
-    return TrackerGroup(trackers, warn)
+    return AllTrackers(trackers, warn)

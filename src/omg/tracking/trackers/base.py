@@ -42,7 +42,7 @@ class TrackerKind(NamedTuple):
     """Title -> tracker. Several, where one of them may fail without the others."""
 
 
-class TrackerGroup:
+class AllTrackers:
     """Hands everything to all trackers. One that raises an error is switched off with a warning; the run goes on."""
 
     def __init__(self, trackers: Mapping[str, Tracker], warn: Callable[[str], None]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from omg.components import EpisodeBatch
 from omg.config import Config, parse_config
+from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw, TeamPart
 from omg.envs.base import EnvSpec
 from omg.learners.q import QLearner, QState
@@ -150,6 +151,12 @@ def drawn_state(learner: QLearner, seed: int = 0) -> QState:
     names = ("mac", "target_mac", "mixer", "target_mixer")
     networks = {name: drawn(getattr(shapes, name), 10 * seed + i) for i, name in enumerate(names)}
     return zeros_like(shapes)._replace(**networks)
+
+
+def unrolled(mac: BasicMAC, batch: EpisodeBatch, inferred: Any = None) -> Any:
+    """A player's outputs along episodes that it has all seats in, [B, T+1, A, U]; `inferred` [B, T+1, A, F]."""
+    views = mac.reading.episodes(batch)
+    return views.run(mac.agent, mac.reading.features(mac.opponent_model, views, inferred))[0]
 
 
 def zeros_like(shapes: Any) -> Any:

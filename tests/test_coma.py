@@ -16,7 +16,6 @@ from acted import dense, drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.components.selectors import multinomial_log_probabilities
 from omg.config import Config, adjust, resolve
-from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners import build_learner
@@ -37,6 +36,7 @@ from played import (
     episodes,
     fast_jit,
     same_bytes,
+    unrolled,
 )
 
 KEY = jax.random.key(3)
@@ -168,7 +168,7 @@ def slow_update(learner: COMALearner, state: COMAState, batch: EpisodeBatch, eps
             moves, opt_state = learner.critic_optimiser.update(gradients, opt_state)
             critic, steps = optax.apply_updates(critic, moves), steps + 1
             norms.append(float(norm))
-    logits = np.asarray(fast_jit(BasicMAC.unroll)(state.mac, batch))
+    logits = np.asarray(fast_jit(unrolled)(state.mac, batch))
     loss = advantages = highest = spread = count = 0.0
     for b, t in counted_steps():
         for i, seat in enumerate(seats[b]):
@@ -225,7 +225,7 @@ def test_nothing_behind_the_last_view_counts():
 def test_the_critic_sees_the_others_actions_and_not_the_own():
     learner, _ = learner_for()
     state, batch = drawn_networks(learner, NETWORKS), legal_episodes()
-    judge = fast_jit(lambda batch: state.critic(learner._critic_parts(batch, state.mac.columns(batch))))
+    judge = fast_jit(lambda batch: state.critic(learner._critic_parts(batch, state.mac.reading.episodes(batch))))
     before = np.asarray(judge(batch))
     assert before.shape == (B, T + 1, A, U)
     other = np.array(batch.actions)

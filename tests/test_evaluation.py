@@ -41,6 +41,7 @@ from omg.experiments.evaluation import Arena, cross_play_arena, cross_play_pool,
 from omg.pools import Agent, Pool, load_agent
 from omg.runners.vector import play_episodes
 from omg.tracking import Table
+from played import unrolled
 from tiny import GAME, tiny_agent, tiny_config, tiny_pool
 
 SEATS = 4
@@ -177,7 +178,7 @@ def test_every_seat_takes_the_action_that_its_own_player_chooses(arena: Arena, a
     assert team.tolist() == [number for number in range(15) for _ in range(EPISODES)]
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), rollout.batch)
     taken, players, legal = np.asarray(batch.actions), np.asarray(batch.players), np.asarray(batch.avail)
-    unroll = eqx.filter_jit(lambda policy: policy.unroll(batch))
+    unroll = eqx.filter_jit(lambda policy: unrolled(policy, batch))
     for number, chooser in {LEARNER: agents[0], **networks}.items():
         best = np.where(legal, np.asarray(unroll(chooser.policy)), -np.inf).argmax(axis=-1)
         mine = (players == number)[:, None, :] & np.asarray(batch.filled)[:, :, None]

@@ -15,9 +15,9 @@ from omg.config import resolve
 from omg.controllers.draw import TeamDraw, TeamPart
 from omg.envs import make_env
 from omg.envs.grid import GridGame
-from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, _columns, _inputs, turned_episodes
-from omg.modules.opponent_models.gaussians import sample
-from omg.modules.opponent_models.prior import Prior
+from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
+from omg.learners.hop_subgoals import _columns, model_inputs
+from omg.modules.opponent_models.prior import Prior, sample
 
 J, D, H = SEATS - 1, 3, 4
 SMALL: dict[str, Any] = {
@@ -45,7 +45,7 @@ def started() -> tuple[HOPPlusLearner, HOPPlusState]:
 @cache
 def watched() -> tuple[Any, Any]:
     made, state = started()
-    return jax.jit(lambda batch: made._watch(state.mac, batch))(made.keep(episodes()))
+    return jax.jit(lambda batch: made.training.watch(state.mac, batch, made._seats(batch)))(made.keep(episodes()))
 
 
 def test_views_and_sequences_are_those_of_the_stored_episodes() -> None:
@@ -77,11 +77,11 @@ def parts_of_the_loss() -> Any:
         part = jax.tree.map(lambda leaf: leaf[seat], sequences)
         model, own = mind.subgoals, mind.own
         goals = mac.subgoal_prior.encode(views.seen)
-        posterior = model.unroll(_inputs(views, part))
-        inferred = made._inferred(model, views, part, KEY)
-        selection = made._select(own, part, inferred, goals, KEY)
+        posterior = model.unroll(model_inputs(views, part))
+        inferred = made.training.inferred(model, views, part, KEY)
+        selection = made.training.select(own, part, inferred, goals, KEY)
         goal = jax.tree.map(lambda leaf: leaf[None], selection)
-        said = made._model_loss(model, views, part, goal, KEY)
+        said = made.training.model_loss(model, views, part, goal, KEY)
         drawn = sample(posterior.mean[:, :-1], posterior.log_var[:, :-1], KEY)
         rebuilt = model.decoder(jnp.concatenate([drawn, posterior.condition[:, :-1]], axis=-1))
         # Every candidate of every co-player, one by one through the whole network.
@@ -109,7 +109,7 @@ def test_the_selected_state_is_the_one_of_the_lowest_or_highest_value(mode: str)
         part = jax.tree.map(lambda leaf: leaf[1], sequences)
         own = jax.tree.map(lambda leaf: leaf[1], state.mac.minds.own)
         inferred = jnp.asarray(posterior.mean).reshape(GAMES, STEPS + 1, J, D)
-        selection = jax.tree.map(np.asarray, jax.jit(other._select)(own, part, inferred, goals, KEY))
+        selection = jax.tree.map(np.asarray, jax.jit(other.training.select)(own, part, inferred, goals, KEY))
     better = max if mode == "optimistic" else min
     checked = 0
     for game in range(GAMES):
@@ -270,14 +270,14 @@ def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     whole = episodes()
     batch = made.keep(whole._replace(seat=seat, records={"search_policy": whole.records["search_policy"][:, :, :1]}))
     mac = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state.mac)
-    views, found = jax.jit(lambda batch: made._watch(mac, batch))(batch)
+    views, found = jax.jit(lambda batch: made.training.watch(mac, batch, made._seats(batch)))(batch)
     _, every = watched()
     assert found.seat.shape == (1, 1, GAMES)
     for game in range(GAMES):
         for name in ("mask", "known", "length", "others"):
             expected = getattr(every, name)[seat[game], 0, game]
             np.testing.assert_array_equal(getattr(found, name)[0, 0, game], expected)
-    inputs = jax.jit(lambda: _inputs(views, jax.tree.map(lambda leaf: leaf[0], found)))()
+    inputs = jax.jit(lambda: model_inputs(views, jax.tree.map(lambda leaf: leaf[0], found)))()
     np.testing.assert_array_equal(inputs.seen[:, :, 0], np.asarray(views.seen)[np.arange(GAMES), :, seat])
     after, metrics = jax.eval_shape(lambda state, batch: made.update(state, batch, 0, 0, KEY), state, batch)
     assert jax.tree.structure(after) == jax.tree.structure(state)

@@ -105,14 +105,14 @@ def test_updates_lower_both_losses(model: str):
 def test_the_q_loss_never_trains_the_model(model: str):
     learner, _ = compiled(model)
     state, batch = drawn_state(learner), learner.keep(data(learner))
-    columns = state.mac.columns(batch, learner.main_seats(batch))
+    (share,) = learner.shares(state.mac.reading, batch)
 
     @fast_jit
     def slope(model: Any) -> tuple[Array, Any]:
         def loss(model: Any) -> Array:
-            features = model.features(model.unroll(columns.model_inputs()), KEY)
+            features = model.features(model.unroll(share.views.model_inputs()), KEY)
             agents = (state.mac.agent, None), (state.target_mac.agent, None)
-            return learner._loss(*agents, state.mac, batch, columns, features)[0]
+            return learner._loss(*agents, state.mac, share, features)[0]
 
         return jax.value_and_grad(loss)(model)
 
@@ -157,7 +157,7 @@ def test_controls_act_with_zeros_and_with_the_neighbours_features(agent: str):
     assert learner.controls == ("zero", "shuffled")
     assert model_learner("omg_am", team=None).controls == ()
     players = {"inferred": learner.tested(state), **{name: learner.control(state, name) for name in learner.controls}}
-    assert all(mac.features == name and not mac.sampling for name, mac in players.items())
+    assert all(mac.reading.feature_control == name and not mac.sampling for name, mac in players.items())
     seats, rows = ONE_SEAT.main_seats(batch.seat), np.arange(B)[:, None]
     act, model = fast_jit(BasicMAC.act_seats), state.mac.opponent_model
     infer = fast_jit(lambda inputs, memory: model.infer(inputs, memory, None))
@@ -179,7 +179,7 @@ def test_controls_act_with_zeros_and_with_the_neighbours_features(agent: str):
             inferred, model_memory, _ = infer(ModelInputs(obs, last, seats), model_memory)
             # What is noted is what was inferred, whatever became of it.
             np.testing.assert_allclose(record["infer_mu"], inferred, atol=1e-6)
-            h, best = respond(view, by_hand(mac.features, np.asarray(inferred)), h)
+            h, best = respond(view, by_hand(mac.reading.feature_control, np.asarray(inferred)), h)
             np.testing.assert_allclose(memory.hidden, h, atol=1e-6)
             np.testing.assert_array_equal(actions, best)
             last = batch.actions[:, t]

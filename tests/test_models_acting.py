@@ -18,8 +18,8 @@ from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.modules.opponent_models import OPPONENT_MODELS
-from omg.runners.vector import play_episodes
-from played import PARTNERS, SPEC, A, B, T, U, config, drawn, episodes, fast_jit
+from omg.runners import play_episodes
+from played import PARTNERS, SPEC, A, B, T, U, config, drawn, episodes, fast_jit, unrolled
 from tiny import GAME
 
 KEY = jax.random.key(3)
@@ -57,8 +57,8 @@ def test_acting_uses_the_features_that_learning_sees(name: str, feature: str, ob
 
     @fast_jit
     def learned(mac: BasicMAC, batch: EpisodeBatch) -> tuple[Any, Array]:
-        inference = mac.opponent_model.unroll(mac.columns(batch).model_inputs())
-        return inference, mac.unroll(batch, mac.opponent_model.features(inference, None))
+        inference = mac.opponent_model.unroll(mac.reading.episodes(batch).model_inputs())
+        return inference, unrolled(mac, batch, mac.opponent_model.features(inference, None))
 
     inference, q = learned(mac, batch)
     np.testing.assert_array_equal(np.asarray(q).argmax(axis=-1), batch.actions)
@@ -83,8 +83,8 @@ def test_every_slot_of_played_games_has_its_inference():
     assert noted.shape == (games, env.spec.episode_limit + 1, 1, settings.subgoal_dim)
     assert sorted(set(np.asarray(batch.seat).tolist())) == list(range(seats))
 
-    columns = mac.columns(batch, draw.main_seats(batch.seat))
-    inference = fast_jit(lambda model, inputs: model.unroll(inputs))(mac.opponent_model, columns.model_inputs())
+    views = mac.reading.episodes(batch, draw.main_seats(batch.seat))
+    inference = fast_jit(lambda model, inputs: model.unroll(inputs))(mac.opponent_model, views.model_inputs())
     slots = np.arange(longest)
     real = np.asarray(batch.filled)[:, slots]
     np.testing.assert_allclose(noted[:, slots][real], np.asarray(inference.mean)[:, slots][real], atol=1e-5)

@@ -136,8 +136,8 @@ def slow_selection(learner: OMGLearner, mac: BasicMAC, batch: EpisodeBatch, infe
 
 def selector(learner: OMGLearner) -> Callable[..., Selection]:
     def select(state: QState, batch: EpisodeBatch, inferred: Array, key: Array) -> Selection:
-        columns = state.mac.columns(batch, learner.main_seats(batch))
-        return learner.select(state, batch, columns, inferred, key)
+        (share,) = learner.shares(state.mac.reading, batch)
+        return learner.training.select(state.mac.opponent_model, state, share, inferred, key)
 
     return fast_jit(select)
 
@@ -225,8 +225,7 @@ def features_for(learner: OMGLearner) -> Callable[..., tuple[Array, dict[str, Ar
     """The subgoals that enter Q in an update, and its metrics."""
 
     def features(state: Any, batch: EpisodeBatch, t_env: Array | int, key: Array) -> tuple[Array, dict[str, Array]]:
-        columns = state.mac.columns(batch, learner.main_seats(batch))
-        update = learner._learn_model(state, [batch], [columns], t_env, key)
+        update = learner.training.update(state, learner.shares(state.mac.reading, batch), t_env, key)
         (given,) = update.features
         assert given is not None
         return given, update.metrics
@@ -237,7 +236,7 @@ def features_for(learner: OMGLearner) -> Callable[..., tuple[Array, dict[str, Ar
 def both_kinds(learner: OMGLearner, state: Any, batch: EpisodeBatch) -> tuple[np.ndarray, np.ndarray]:
     """What is inferred, and the encodings of the next states (those of the present one in the last slot)."""
     model = state.mac.opponent_model
-    inferred = model.unroll(state.mac.columns(batch).model_inputs()).mean
+    inferred = model.unroll(state.mac.reading.episodes(batch).model_inputs()).mean
     code = np.asarray(model.prior.encode(batch.obs)[0])
     return np.asarray(inferred), np.concatenate([code[:, 1:], code[:, -1:]], axis=1)
 
@@ -267,13 +266,15 @@ def test_what_enters_q(q_input: str):
     inferred, selected = both_kinds(learner, state, batch)
     played = np.asarray(batch.filled)
     if q_input == "zero":
-        assert state.mac.features == "zero"
+        assert state.mac.reading.feature_control == "zero"
         assert not np.asarray(features).any()
         # What zeros would stand for is not shown either.
-        assert not np.asarray(state.mac.shown(features)).any()
-        assert np.asarray(state.mac.with_features("inferred").shown(features)).any()
+        views, model = state.mac.reading.episodes(batch), state.mac.opponent_model
+        assert not np.asarray(state.mac.reading.features(model, views, features)).any()
+        reading = state.mac.with_features("inferred").reading
+        assert np.asarray(reading.features(model, views, features)).any()
         return
-    assert state.mac.features == "inferred"
+    assert state.mac.reading.feature_control == "inferred"
     expected = selected if q_input == "selected" else inferred
     np.testing.assert_allclose(np.asarray(features)[played], expected[played], atol=1e-5)
     np.testing.assert_allclose(np.asarray(features)[~played], inferred[~played], atol=1e-5)
@@ -348,8 +349,7 @@ def test_q_loss_equals_carrying_the_state_by_hand(case: str):
 
     @fast_jit
     def update(state: QState, batch: EpisodeBatch) -> tuple[Array, Array]:
-        columns = state.mac.columns(batch, learner.main_seats(batch))
-        (features,) = learner._learn_model(state, [batch], [columns], 0, KEY).features
+        (features,) = learner.training.update(state, learner.shares(state.mac.reading, batch), 0, KEY).features
         assert features is not None
         return features, learner.update(state, batch, 0, 0, KEY)[1]["loss"]
 
@@ -389,9 +389,9 @@ def test_without_a_given_prior_it_is_learned_along():
     assert same_bytes(once, again)
     # Inferred and selected subgoals of one update rest on the same statistics, its own.
     model = model.with_prior(start.with_statistics(once.mac.opponent_model.prior.statistics))
-    columns = state.mac.columns(batch, learner.main_seats(batch))
-    inferred = np.asarray(model.unroll(columns.model_inputs()).mean)
-    code = np.asarray(model.prior.encode(columns.seen)[0])
+    views = state.mac.reading.episodes(batch, learner.main_seats(batch))
+    inferred = np.asarray(model.unroll(views.model_inputs()).mean)
+    code = np.asarray(model.prior.encode(views.seen)[0])
     distance = np.mean([((inferred[b, t] - code[b, t + 1]) ** 2).mean() for b, t in counted_steps()])
     assert float(metrics["am_goal_distance"]) == pytest.approx(distance, rel=1e-4)
 

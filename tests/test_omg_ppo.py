@@ -74,15 +74,16 @@ def test_the_selector_takes_the_state_that_the_critic_values_most(changes: dict[
     state = state._replace(scale=jax.jit(lambda: learner.init(KEY).scale)())
     batch = jax.jit(learner.keep)(batch)
     inferred = np.random.default_rng(3).normal(size=(B, T + 1, 1, D)).astype(np.float32)
-    columns = jax.jit(lambda batch: state.mac.columns(batch, learner.main_seats(batch)))(batch)
+    (share,) = jax.jit(lambda batch: learner.shares(state.mac.reading, batch))(batch)
+    model, reading, views = state.mac.opponent_model, state.mac.reading, share.views
 
     def best(mode: str) -> np.ndarray:
         chosen = learner_for(ONE_SEAT, subgoal_mode=mode, **changes)
-        return np.asarray(fast_jit(lambda: chosen.select(state, batch, columns, inferred, KEY).offset)())
+        return np.asarray(fast_jit(lambda: chosen.training.select(model, state, share, inferred, KEY).offset)())
 
-    codes = np.asarray(jax.jit(lambda: state.mac.opponent_model.prior.encode(columns.model_inputs().seen)[0])())
+    codes = np.asarray(jax.jit(lambda: model.prior.encode(views.model_inputs().seen)[0])())
     judge = fast_jit(
-        lambda features: state.critic(learner.critic_parts(batch, columns, state.mac.extend(columns, features)))
+        lambda features: state.critic(learner.critic_parts(batch, views, reading.features(model, views, features)))
     )
     optimistic, conservative = best("optimistic"), best("conservative")
     for b, length in enumerate(LENGTHS):

@@ -20,7 +20,6 @@ from omg.config import parse_config
 from omg.controllers.draw import TeamDraw, TeamPart
 from omg.learners import build_learner
 from omg.learners.omg import OMGLearner
-from omg.learners.prior import prior_loss
 from omg.learners.q import QState
 from played import drawn_state, fast_jit
 
@@ -160,8 +159,8 @@ def test_the_selector_picks_what_the_library_picks(one: ModuleType, both: Both) 
     inferred = np.random.default_rng(1).normal(size=(len(LENGTHS), one.T + 1, one.D)).astype(np.float32)
 
     def by_library(state: QState, batch: EpisodeBatch, inferred: Array) -> Any:
-        columns = state.mac.columns(batch, both.learner.main_seats(batch))
-        return both.learner.select(state, batch, columns, inferred[:, :, None], KEY)
+        (share,) = both.learner.shares(state.mac.reading, batch)
+        return both.learner.training.select(state.mac.opponent_model, state, share, inferred[:, :, None], KEY)
 
     expected = fast_jit(by_library)(both.state, both.batch, inferred)
     offset, mean, log_var = fast_jit(one.select)(both.prior, both.agent, both.games, inferred)
@@ -204,7 +203,7 @@ def test_the_prior_s_loss_is_the_library_s(one: ModuleType, both: Both) -> None:
     mask = np.ones((1, len(states)), np.float32)
 
     def by_library(prior: Any, states: Array, key: Array) -> Array:
-        return prior_loss(prior, states[None, :, None], mask, one.KL_WEIGHT, key)[0]
+        return prior.loss(states[None, :, None], mask, one.KL_WEIGHT, key)[0]
 
     expected = fast_jit(by_library)(both.state.mac.opponent_model.prior, states, KEY)
     np.testing.assert_allclose(fast_jit(one.prior_loss)(both.prior, states, KEY), expected, **CLOSE)

@@ -16,8 +16,8 @@ from omg.envs import EnvSpec
 from omg.learners import build_learner
 from omg.modules.opponent_models import OPPONENT_MODELS
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets
-from omg.modules.opponent_models.gaussians import kl_between, kl_to_standard
-from omg.modules.opponent_models.selection import state_value
+from omg.modules.opponent_models.prior import kl_between, kl_to_standard
+from omg.modules.opponent_models.subgoal import state_value
 from played import OBS, PARTNERS, A, B, S, T, U, config, counted_steps, drawn, episodes, fast_jit
 
 D, H, E = 3, 9, 7
@@ -55,7 +55,7 @@ def unroll(model: Any, inputs: ModelInputs) -> Any:
 def losses_of(model: Any, inputs: ModelInputs, targets: ModelTargets, mask: Array) -> tuple[Any, Any]:
     """What the model makes of the played steps, and what it learns from it."""
     inference = cut(model.unroll(inputs))
-    return inference, model.loss(inference, targets, mask)
+    return inference, model.loss(inference, targets, mask, KEY)
 
 
 def at_step(inputs: ModelInputs, t: int) -> ModelInputs:
@@ -123,7 +123,7 @@ def slow_inference(name: str, model: Any, inputs: ModelInputs, b: int, i: int) -
         seen = np.asarray(inputs.seen[b, t, i], np.float64)
         last = [int(action) for action in inputs.last_actions[b, t]]
         own = one_hot(last[seat])
-        hidden = np.zeros(A) if inputs.hidden is None else inputs.hidden[b, t, i]
+        hidden = np.zeros(A) if inputs.concealed is None else inputs.concealed[b, t, i]
         each = [one_hot(last[a], others=a != seat and not hidden[a]) for a in range(A)]
         others = {"each": np.concatenate(each), "counts": sum(each), "none": np.zeros(0)}[model.sizes.actions]
         if name == "base_am":
@@ -163,7 +163,7 @@ def test_models_equal_the_plain_networks(name: str, actions: str, hides: bool, r
     model, (inputs, _, _) = build(name, SIZES._replace(actions=actions, residual=residual)), played()
     if hides:
         some: Any = np.random.default_rng(2).random((B, T + 1, 2, A)) < 0.5
-        inputs = inputs._replace(hidden=some)
+        inputs = inputs._replace(concealed=some)
     inference = unroll(model, inputs)
     for b in range(B):
         for i in range(2):
@@ -332,7 +332,7 @@ def test_sizes_on_8m(obs_is_state: bool):
     )
 
     def inferred(mac: BasicMAC, batch: EpisodeBatch) -> Array:
-        return mac.opponent_model.unroll(mac.columns(batch).model_inputs()).mean
+        return mac.opponent_model.unroll(mac.reading.episodes(batch).model_inputs()).mean
 
     assert jax.eval_shape(inferred, state.mac, batch).shape == (32, 67, 8, 64)
     new, metrics = jax.eval_shape(learner.update, state, batch, 0, 0, KEY)

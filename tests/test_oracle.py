@@ -12,11 +12,11 @@ from omg.config import resolve
 from omg.controllers import build_mac
 from omg.controllers.basic import Foresight
 from omg.controllers.draw import TeamDraw, TeamPart
-from omg.controllers.oracle import foresee
+from omg.controllers.oracle import foresee, try_goals
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.errors import UserError
-from omg.modules.opponent_models.selection import state_value
+from omg.modules.opponent_models.subgoal import state_value
 from omg.runners.vector import play_episodes
 from tiny import GAME, tiny_config
 
@@ -89,7 +89,7 @@ def test_the_oracle_selects_as_the_learner_does(team, mode: str):
     @jax.jit
     def judge(goal: jax.Array) -> jax.Array:
         view = policy.main_view(seen, memory)
-        q = policy.main.try_features(view, memory.main, goal[:, None])[:, 0, 0]
+        q = try_goals(policy.main, view, memory.main, goal[:, None])[:, 0, 0]
         return jax.vmap(lambda q, legal: state_value(q, legal, "mean"))(q, view.avail[:, 0])
 
     judged = np.stack([np.asarray(judge(goal)) for goal in goals])
@@ -108,7 +108,7 @@ def test_given_subgoals_are_acted_on(team):
         view = policy.main_view(seen, memory)
         given = jax.random.normal(jax.random.key(2), memory.main.given.shape) * 30
         actions, _, _ = policy.main.act_seats(view, memory.main._replace(given=given), jax.random.key(3), 0.0)
-        return actions, policy.main.try_features(view, memory.main, given[:, None])[:, 0], view.avail
+        return actions, try_goals(policy.main, view, memory.main, given[:, None])[:, 0], view.avail
 
     actions, q, legal = jax.device_get(found(jax.random.key(1)))
     np.testing.assert_array_equal(actions, np.where(legal, q, -np.inf).argmax(-1))

@@ -14,7 +14,6 @@ import pytest
 from acted import dense, drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners import build_learner
@@ -36,6 +35,7 @@ from played import (
     edited,
     fast_jit,
     same_bytes,
+    unrolled,
 )
 
 KEY = jax.random.key(9)
@@ -155,7 +155,7 @@ def slow_metrics(learner: PPOLearner, state: PPOState, batch: EpisodeBatch, logi
     raw = np.array([advantages[step] for step in steps])
     targets = np.array([advantages[step] + values[step] for step in steps])
     scaled = (raw - raw.mean()) / raw.std() if settings.normalise_advantage else raw
-    played = np.asarray(fast_jit(BasicMAC.unroll)(state.mac, batch))
+    played = np.asarray(fast_jit(unrolled)(state.mac, batch))
     objective, entropy, divergence, limits = [], [], [], []
     for (b, t, i), advantage in zip(steps, scaled, strict=True):
         seat = seats[b][i]
@@ -203,7 +203,7 @@ def test_an_update_equals_loops(case: str):
     state = drawn_networks(learner, NETWORKS)
     batch = legal_episodes(reward_per_agent=reward_per_agent, team=team)
     new, metrics = update(state, learner.keep(batch), 0, 0, KEY)
-    expected = slow_metrics(learner, state, batch, np.asarray(fast_jit(BasicMAC.unroll)(state.mac, batch)))
+    expected = slow_metrics(learner, state, batch, np.asarray(fast_jit(unrolled)(state.mac, batch)))
     assert expected["approx_kl"] == pytest.approx(0.0, abs=1e-9)
     for name, value in expected.items():
         assert float(metrics[name]) == pytest.approx(value, rel=1e-3, abs=1e-5), name
@@ -219,7 +219,7 @@ def test_later_passes_are_judged_by_the_policy_that_played():
     state, batch = drawn_networks(learner, NETWORKS), legal_episodes()
     once, first = learner_for(lr=0.1)[1](state, batch, 0, 0, KEY)
     _, both = update(state, batch, 0, 0, KEY)
-    moved = slow_metrics(learner, state, batch, np.asarray(fast_jit(BasicMAC.unroll)(once.mac, batch)))
+    moved = slow_metrics(learner, state, batch, np.asarray(fast_jit(unrolled)(once.mac, batch)))
     assert moved["approx_kl"] > 1e-3
     assert 0 < moved["clip_fraction"] < 1
     for name in ("loss", "policy_loss", "entropy", "approx_kl", "clip_fraction"):
@@ -243,7 +243,9 @@ def test_updates_make_what_paid_more_likely_and_values_truer():
     state, batch = drawn_networks(learner, NETWORKS), legal_episodes()
     # Action 1 is always legal; it alone pays.
     batch = batch._replace(reward=np.asarray((batch.actions == 1).sum(axis=-1), np.float32))
-    chance = fast_jit(lambda mac: jax.nn.softmax(jnp.where(batch.avail, mac.unroll(batch), -1e9))[:, :2, :, 1].mean())
+    chance = fast_jit(
+        lambda mac: jax.nn.softmax(jnp.where(batch.avail, unrolled(mac, batch), -1e9))[:, :2, :, 1].mean()
+    )
     chances, errors = [float(chance(state.mac))], []
     for _ in range(6):
         state, metrics = update(state, batch, 0, 0, KEY)
@@ -282,8 +284,8 @@ def test_seeds_learn_as_if_alone():
 def test_moving_the_scale_changes_nothing_that_the_critic_says():
     learner, _ = learner_for()
     critic, batch = drawn_networks(learner, NETWORKS).critic, legal_episodes()
-    columns = drawn_networks(learner, NETWORKS).mac.columns(batch)
-    parts = learner.critic_parts(batch, columns, None)
+    views = drawn_networks(learner, NETWORKS).mac.reading.episodes(batch)
+    parts = learner.critic_parts(batch, views, None)
     mask, rng = np.asarray(batch.filled[:, :-1], np.float32), np.random.default_rng(0)
     returns = [jnp.asarray(rng.normal(mean, spread, (B, T, A)), jnp.float32) for mean, spread in ((5, 2), (-30, 9))]
     empty: ValueScale = unscaled()

@@ -15,7 +15,7 @@ from jax import Array
 from omg.components import EpisodeBatch, view_mask
 from omg.controllers.draw import TeamDraw, TeamPart
 from omg.learners import build_learner
-from omg.learners.prior import PriorLearner, PriorState, prior_loss
+from omg.learners.prior import PriorLearner, PriorState
 from omg.modules.opponent_models.prior import InputStatistics, Prior
 from played import (
     OBS,
@@ -162,7 +162,7 @@ def test_no_gradient_reaches_the_statistics():
     prior = drawn_state(learner).prior
     # Variance zero is where the root has no slope.
     for statistics in (InputStatistics.empty(OBS), InputStatistics(jnp.ones(()), jnp.ones(OBS), jnp.zeros(OBS))):
-        loss = fast_jit(jax.grad(lambda prior: prior_loss(prior, batch.obs, view_mask(batch), 0.1, KEY)[0]))
+        loss = fast_jit(jax.grad(lambda prior: prior.loss(batch.obs, view_mask(batch), 0.1, KEY)[0]))
         gradients = loss(prior.with_statistics(statistics))
         assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(gradients.statistics))
         assert all(np.asarray(leaf).any() for leaf in jax.tree.leaves((gradients.encoder, gradients.output)))

@@ -46,6 +46,7 @@ from played import (
     episodes,
     fast_jit,
     same_bytes,
+    unrolled,
 )
 
 Update = Callable[..., tuple[QState, dict[str, Array]]]
@@ -68,7 +69,7 @@ def _compiled(settings: str, team: TeamDraw | None) -> tuple[QLearner, Update]:
 def slow_metrics(learner: QLearner, state: QState, batch: EpisodeBatch) -> dict[str, float]:
     """The loss with loops over episodes, steps and the seats that learn, from the values of all seats."""
     settings = learner.config
-    unroll = fast_jit(BasicMAC.unroll)
+    unroll = fast_jit(unrolled)
     q, target_q = np.asarray(unroll(state.mac, batch)), np.asarray(unroll(state.target_mac, batch))
     avail, actions, ended = np.asarray(batch.avail), np.asarray(batch.actions), np.asarray(batch.terminated)
     seats = [list(range(A))] * B
@@ -286,7 +287,7 @@ def test_acting_and_unrolling_agree(agent: str, obs_is_state: bool):
         np.testing.assert_array_equal(carry.last_actions, actions)
         chosen.append(actions)
     # Replaying the actions taken, the unrolled values must name those same actions as the best ones.
-    q = fast_jit(BasicMAC.unroll)(mac, batch._replace(actions=jnp.stack(chosen, axis=1)))
+    q = fast_jit(unrolled)(mac, batch._replace(actions=jnp.stack(chosen, axis=1)))
     assert q.shape == (B, T + 1, A, U)
     np.testing.assert_array_equal(q.argmax(axis=-1), jnp.stack(chosen, axis=1))
 

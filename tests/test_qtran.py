@@ -52,9 +52,7 @@ def _compiled(settings: str, team: TeamDraw | None) -> tuple[QTranLearner, Calla
 @fast_jit
 def unrolled(mac: BasicMAC, batch: EpisodeBatch) -> tuple[Any, Any]:
     """Values and recurrent states of all seats."""
-    columns = mac.columns(batch)
-    hidden = mac.remember(columns, mac.embed(columns, None))
-    return mac.values(columns, hidden), hidden
+    return mac.reading.episodes(batch).run(mac.agent, None)
 
 
 def joint_value(mixer: Any, state: np.ndarray, hidden: list[np.ndarray], actions: list[int]) -> float:
@@ -152,8 +150,8 @@ def test_the_seats_agree_with_the_joint_value_and_not_the_other_way_round():
         learner, _ = learner_for(**weights)
         state = drawn_state(learner)
         learned, frozen = (state.mac.agent, state.mixer), (state.target_mac.agent, state.target_mixer)
-        columns = state.mac.columns(batch)
-        return fast_jit(jax.grad(lambda nets: learner._loss(nets, frozen, state.mac, batch, columns, None)[0]))(learned)
+        (share,) = learner.shares(state.mac.reading, batch)
+        return fast_jit(jax.grad(lambda nets: learner._loss(nets, frozen, state.mac, share, None)[0]))(learned)
 
     (agent_td, alone), (agent_all, together) = slopes(opt_loss=0.0, nopt_min_loss=0.0), slopes()
     for name in ("joint", "encode_in", "encode_out"):

@@ -14,12 +14,26 @@ import pytest
 from acted import drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config
-from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.learners import build_learner
 from omg.learners.influence import InfluenceLearner, influence_of
 from omg.learners.ppo import PPOState
-from played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, A, B, T, U, config, counted_steps, drawn, fast_jit, same_bytes
+from played import (
+    LENGTHS,
+    ONE_SEAT,
+    PARTNERS,
+    SPEC,
+    A,
+    B,
+    T,
+    U,
+    config,
+    counted_steps,
+    drawn,
+    fast_jit,
+    same_bytes,
+    unrolled,
+)
 
 KEY = jax.random.key(9)
 SMALL: dict[str, Any] = {
@@ -78,7 +92,7 @@ def chooses(batch: EpisodeBatch, b: int, t: int, seat: int) -> bool:
 
 def slow_influence(state: PPOState, batch: EpisodeBatch, seats: list[list[int]]) -> np.ndarray:
     result = np.zeros((B, T, len(seats[0])))
-    played = np.asarray(fast_jit(BasicMAC.unroll)(state.mac, batch))
+    played = np.asarray(fast_jit(unrolled)(state.mac, batch))
     for b, t in counted_steps():
         for i, seat in enumerate(seats[b]):
             legal = batch.avail[b, t, seat]
@@ -111,13 +125,13 @@ def test_influence_equals_loops(team: TeamDraw | None, changes: dict[str, Any]):
     expected = slow_influence(state, batch, seats)
     assert expected.max() > 0.01
     kept = learner.keep(batch)
-    columns = state.mac.columns(kept, learner.main_seats(kept))
+    views = state.mac.reading.episodes(kept, learner.main_seats(kept))
 
     @fast_jit
     def influence() -> Any:
-        avail = learner._columns_of(jnp.asarray(kept.avail), columns.seats)[:, :-1]
-        log_pi = learner._log_probabilities(state.mac, columns, None, avail, jnp.float32(0.0))
-        return learner.influence(state.extra.model, learner.facts(kept, columns), log_pi)
+        avail = views.own(jnp.asarray(kept.avail))[:, :-1]
+        log_pi = learner._log_probabilities(state.mac.agent, views, None, avail, jnp.float32(0.0))
+        return learner.influence(state.extra.model, learner.facts(kept, views), log_pi)
 
     np.testing.assert_allclose(influence(), expected, atol=1e-5)
     _, metrics = update(state, kept, 0, 0, KEY)

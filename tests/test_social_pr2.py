@@ -14,13 +14,26 @@ import pytest
 from acted import drawn_networks, legal_episodes, seats_of
 from omg.components import EpisodeBatch
 from omg.config import Config, adjust, resolve
-from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.envs.base import EnvSpec
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.pr2 import PR2Learner, PR2State, draw_answers
-from played import ONE_SEAT, PARTNERS, SPEC, A, B, T, U, behind_the_end, config, counted_steps, fast_jit, same_bytes
+from played import (
+    ONE_SEAT,
+    PARTNERS,
+    SPEC,
+    A,
+    B,
+    T,
+    U,
+    behind_the_end,
+    config,
+    counted_steps,
+    fast_jit,
+    same_bytes,
+    unrolled,
+)
 
 KEY = jax.random.key(9)
 NETWORKS = ("mac", "q", "target_q", "others")
@@ -80,7 +93,7 @@ class Slow:
 
     def __init__(self, state: PR2State, batch: EpisodeBatch):
         self.state, self.batch = state, batch
-        self.logits = np.asarray(fast_jit(BasicMAC.unroll)(state.mac, batch))
+        self.logits = np.asarray(fast_jit(unrolled)(state.mac, batch))
 
     def rho(self, b: int, t: int, seat: int, own: int) -> list[np.ndarray]:
         logits = perceptron(self.state.others, seat, self.batch.obs[b, t, seat], np.eye(U)[own]).reshape(A - 1, U)
@@ -121,7 +134,7 @@ def test_an_update_equals_loops(team: TeamDraw | None, changes: dict[str, Any]):
     def draws() -> tuple[Any, ...]:
         """The same draws as in the update, each by the key that it uses."""
         target_key, policy_key, others_key = jax.random.split(KEY, 3)
-        sight = learner.sight(kept, state.mac.columns(kept, learner.main_seats(kept)))
+        sight = learner.sight(kept, state.mac.reading.episodes(kept, learner.main_seats(kept)))
         every = learner.log_rho(state.others, sight, jnp.eye(U)[None, None, :, None])
         taken = learner.log_rho(state.others, sight, jax.nn.one_hot(sight.own, U)[:, :, None])
         return (
@@ -224,13 +237,13 @@ def test_the_climbing_game_is_solved_by_asking_what_the_other_would_answer():
 
     state, metrics = learn(jax.random.key(0))
     assert float(metrics["loss"]) < 1.0
-    chances = np.asarray(jax.nn.softmax(state.mac.unroll(batch)[0, 0]))
+    chances = np.asarray(jax.nn.softmax(unrolled(state.mac, batch)[0, 0]))
     assert CLIMBING.mean(axis=1).argmax() == 2
     np.testing.assert_array_equal(chances.argmax(axis=-1), [0, 0])
     assert chances[:, 0].min() > 0.8
     # To each action the answers that suit me: a softmax over the other's actions, rows for one player, columns for
     # the other.
-    sight = learner.sight(batch, state.mac.columns(batch))
+    sight = learner.sight(batch, state.mac.reading.episodes(batch))
     answers = np.exp(np.asarray(learner.log_rho(state.others, sight, jnp.eye(3)[None, None, :, None])))[0, 0, :, :, 0]
     for seat, worth in enumerate((CLIMBING, CLIMBING.T)):
         wanted = np.exp(worth) / np.exp(worth).sum(axis=1, keepdims=True)

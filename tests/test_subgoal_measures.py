@@ -97,11 +97,11 @@ def test_measures_of_the_learner_equal_loops():
     examine = fast_jit(learner.examine)
     metrics = examine(state, batch, jax.random.key(0))
     model = state.mac.opponent_model
-    columns = state.mac.columns(batch, learner.main_seats(batch))
-    inference = model.unroll(columns.model_inputs())
+    views = state.mac.reading.episodes(batch, learner.main_seats(batch))
+    inference = model.unroll(views.model_inputs())
     decoded = np.asarray(model.prior.decode_normalised(inference.mean))[:, :, 0]
     seen = np.asarray(inference.seen)[:, :, 0]
-    np.testing.assert_allclose(seen, model.prior.normalise(columns.seen)[:, :, 0], atol=1e-6)
+    np.testing.assert_allclose(seen, model.prior.normalise(views.seen)[:, :, 0], atol=1e-6)
     future, present = [], []
     for b in range(B):
         for t in range(LENGTHS[b]):

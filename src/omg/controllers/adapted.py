@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.controllers.base import PlayerView
-from omg.controllers.basic import BasicMAC, Carry, SeatMemory
+from omg.controllers.basic import AllSeatsMemory, BasicMAC, SeatMemory
 
 if TYPE_CHECKING:
     from omg.envs.base import Observation
@@ -50,17 +50,17 @@ class AdaptedMAC(eqx.Module):
     """Reads what it is given in the place of observations, [..., S]."""
     adapter: ObsAdapter
 
-    def initial(self, batch: int, key: Array | None = None) -> Carry:
+    def initial(self, batch: int, key: Array | None = None) -> AllSeatsMemory:
         """See `Policy.initial`."""
         return self.mac.initial(batch, key)
 
     def act(
-        self, observation: Observation, memory: Carry, key: Array, epsilon: Array | float
-    ) -> tuple[Array, Carry, dict[str, Array]]:
+        self, observation: Observation, memory: AllSeatsMemory, key: Array, epsilon: Array | float
+    ) -> tuple[Array, AllSeatsMemory, dict[str, Array]]:
         """See `Policy.act`; the state is not looked at."""
         return self.mac.act(observation._replace(obs=self.adapter.everywhere(observation.obs)), memory, key, epsilon)
 
-    def lineup(self, memory: Carry) -> None:
+    def lineup(self, memory: AllSeatsMemory) -> None:
         """One algorithm in all seats."""
 
     def initial_seats(self, batch: int, seats: int) -> SeatMemory:
@@ -76,7 +76,7 @@ class AdaptedMAC(eqx.Module):
 
 def adapt_mac(mac: BasicMAC, adapter: ObsAdapter) -> AdaptedMAC:
     """A player of `obs_is_state` that sees the adapter's estimates instead of the state."""
-    return AdaptedMAC(dataclasses.replace(mac, obs_is_state=False), adapter)
+    return AdaptedMAC(dataclasses.replace(mac, reading=dataclasses.replace(mac.reading, obs_is_state=False)), adapter)
 
 
 def _product(axes: str, left: Array, right: Array) -> Array:

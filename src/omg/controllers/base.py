@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from jax import Array
+
+from omg.types import PyTree
 
 if TYPE_CHECKING:
     from omg.envs.base import Observation
 
-Memory = Any
+Memory: TypeAlias = PyTree
 """A pytree private to the policy: what it remembers between two steps of an episode."""
 
 

@@ -59,7 +59,7 @@ def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tupl
             f"{config.mlp_second_dim}. PyMARL and EPyMARL have rnn, idv_rnn and mlp with two equal layers; the others "
             f"can be exported with --to torch."
         )
-    if policy.all_last_actions:
+    if policy.reading.all_last_actions:
         raise UserError("--to pymarl: obs_all_last_actions=True is no input of PyMARL's agents; use --to torch.")
     files: Files = {AGENT: to_theirs(links, name_leaves(policy.agent))}
     if config.mixer == "vdn":

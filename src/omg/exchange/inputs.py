@@ -116,7 +116,7 @@ def interface(agent: Agent) -> Interface:
         one_hot=sizes.one_hot,
         use_last_action=sizes.use_last_action,
         use_agent_id=sizes.use_agent_id,
-        use_others=policy.all_last_actions,
+        use_others=policy.reading.all_last_actions,
         model=model_face(agent, policy),
         # It goes into a program's text, and a card may be a stranger's.
         about=re.sub(r"[^\w ,.:-]", "_", about),

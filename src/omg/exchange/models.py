@@ -73,7 +73,7 @@ def model_face(agent: Agent, policy: BasicMAC) -> ModelFace | None:
         return None
     name, sizes = agent.config.am_model, model.sizes
     common = (sizes.seen_dim, sizes.n_actions, sizes.n_agents, sizes.hidden_dim, model.feature_dim)
-    if policy.features == "zero":
+    if policy.reading.feature_control == "zero":
         raise UserError("omg_q_input: got zero, a control whose agent reads no subgoal; it cannot be exported.")
     if isinstance(model, NaiveModel):
         return ModelFace("naive", *common, "each", probabilities=sizes.naive_feature == "probabilities")
@@ -81,10 +81,10 @@ def model_face(agent: Agent, policy: BasicMAC) -> ModelFace | None:
         return ModelFace("liam", *common, "none")
     if not isinstance(model, SubgoalModel):
         raise UserError(f"am_model: got {name}. Allowed for an export: none_am, base_am, liam_am, omg_am.")
-    if sizes.map_shape is not None or sizes.shown != "code":
+    if sizes.map_shape is not None or sizes.subgoal_feature != "code":
         raise UserError(
-            f"omg_maps, omg_feature: got {sizes.map_shape is not None} and {sizes.shown}. Allowed for an export: "
-            f"omg_maps=False and omg_feature=code."
+            f"omg_maps, omg_feature: got {sizes.map_shape is not None} and {sizes.subgoal_feature}. Allowed for an "
+            f"export: omg_maps=False and omg_feature=code."
         )
     return ModelFace("omg", *common, sizes.actions, residual=sizes.residual)
 

@@ -29,7 +29,7 @@ class Kept(NamedTuple):
     cut: bool = True
     """Whether batches are cut to their longest episode; every length is another compilation of the update."""
     parts: bool = False
-    """Whether an update takes its episodes in parts of different lengths, too; see `omg.learners.parts`."""
+    """Whether an update takes its episodes in parts of different lengths, too; see `omg.learners.seats`."""
 
 
 class Learner(Protocol[S]):

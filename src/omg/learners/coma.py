@@ -27,8 +27,9 @@ from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers import build_mac
-from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import SeatViews
 from omg.learners.advantages import lambda_targets
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import SeatLearner
@@ -70,7 +71,7 @@ class CriticUpdate(NamedTuple):
     metrics: dict[str, Array]
 
 
-class COMALearner(SeatLearner):
+class COMALearner(SeatLearner[COMAState]):
     """COMA, in all seats or in those that a team leaves to it."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
@@ -134,14 +135,13 @@ class COMALearner(SeatLearner):
             `critic_grad_norm`, `td_error_abs`, `q_taken_mean`, `target_mean` (the slot's masked means of |q - y|, q
             and y).
         """
-        config, seats = self.config, self.main_seats(batch)
-        columns = state.mac.columns(batch, seats)
-        mask = loss_mask(batch)
-        actions = self._columns_of(batch.actions, seats)
-        parts = self._critic_parts(batch, columns)
+        config, mask = self.config, loss_mask(batch)
+        views = state.mac.reading.episodes(batch, self.main_seats(batch))
+        actions = views.own(batch.actions)
+        parts = self._critic_parts(batch, views)
         target_q = state.target_critic(parts)
         targets = lambda_targets(
-            self._seat_reward(batch, seats),
+            self._seat_reward(batch, views),
             _at(target_q, actions),
             batch.terminated[:, :-1],
             mask,
@@ -151,9 +151,9 @@ class COMALearner(SeatLearner):
         critic = self._learn_critic(state, parts, actions[:, :-1], targets, mask)
 
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
-        avail = self._columns_of(batch.avail, seats)[:, :-1]
+        avail = views.own(batch.avail)[:, :-1]
         (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(
-            state.mac.agent, state.mac, columns, avail, actions[:, :-1], critic.q, mask, epsilon
+            state.mac.agent, state.mac, views, avail, actions[:, :-1], critic.q, mask, epsilon
         )
         gradients, grad_norm = clip_by_norm(gradients, config.grad_norm_clip)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
@@ -174,13 +174,12 @@ class COMALearner(SeatLearner):
         )
         return new_state, metrics | critic.metrics | {"grad_norm": grad_norm}
 
-    def _critic_parts(self, batch: EpisodeBatch, columns: Columns) -> list[Array]:
+    def _critic_parts(self, batch: EpisodeBatch, views: SeatViews) -> list[Array]:
         """What the critic reads at every slot: state, own view, the others' actions, all last actions, the seat."""
-        inputs = columns.model_inputs()
-        own = self._columns_of(batch.obs, columns.seats)
+        inputs, own = views.model_inputs(), views.own(batch.obs)
         others = others_one_hot(batch.actions, inputs.seats, self.spec.n_actions)
-        last = jax.nn.one_hot(columns.last_actions, self.spec.n_actions)
-        last = last.reshape(*columns.last_actions.shape[:2], 1, -1)
+        last = jax.nn.one_hot(views.last_actions, self.spec.n_actions)
+        last = last.reshape(*views.last_actions.shape[:2], 1, -1)
         return [batch.state[:, :, None], own, others, last, jax.nn.one_hot(inputs.seats, self.spec.n_agents)]
 
     def _learn_critic(
@@ -240,15 +239,14 @@ class COMALearner(SeatLearner):
         self,
         agent: Agent,
         mac: BasicMAC,
-        columns: Columns,
+        views: SeatViews,
         avail: Array,
         actions: Array,
         q: Array,
         mask: Array,
         epsilon: Array,
     ) -> tuple[Array, dict[str, Array]]:
-        mac = dataclasses.replace(mac, agent=agent)
-        logits = mac.values(columns, mac.remember(columns, mac.embed(columns, mac.extend(columns, None))))[:, :-1]
+        logits = views.run(agent, mac.reading.features(None, views, None))[0][:, :-1]
         late_mask = not self.config.mask_before_softmax
         log_pi = multinomial_log_probabilities(logits, avail, epsilon, late_mask=late_mask)
         pi = jnp.exp(log_pi)

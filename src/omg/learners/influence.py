@@ -14,7 +14,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, loss_mask, masked_mean
-from omg.controllers.basic import Columns
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import clip_by_norm
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.modules.critics.base import CriticSizes
@@ -67,6 +67,7 @@ class InfluenceLearner(PPOLearner):
         super().__init__(config, spec, team, partners)
         # The legal actions of the others tell who of them is still in the game.
         self.kept = self.kept._replace(columns=None)
+        self.others_optimiser = optax.adam(config.am_lr)
 
     def init(self, key: Array) -> PPOState:
         """New networks."""
@@ -84,38 +85,37 @@ class InfluenceLearner(PPOLearner):
             n_agents=spec.n_agents if config.agent_part.individual else None,
             key=jax.random.fold_in(key, _MODEL_STREAM),
         )
-        return state._replace(extra=Influencer(model, self.model_optimiser.init(model)))
+        return state._replace(extra=Influencer(model, self.others_optimiser.init(model)))
 
     def _paid(
-        self, state: PPOState, batch: EpisodeBatch, columns: Columns, log_pi: Array, key: Array
-    ) -> tuple[Array, Any, dict[str, Array]]:
+        self, state: PPOState, batch: EpisodeBatch, views: SeatViews, log_pi: Array, key: Array
+    ) -> tuple[Array, Influencer, dict[str, Array]]:
         """See `PPOLearner._paid`.
 
         Metrics: `influence_mean`, the mean of c_t over played steps and seats; `moa_loss` and `moa_accuracy`,
         cross-entropy and share of right predictions of the models of the others, means over their gradient steps.
         """
-        facts = self.facts(batch, columns)
+        facts = self.facts(batch, views)
         influence = lax.stop_gradient(self.influence(state.extra.model, facts, log_pi))
         model, metrics = self._learn_others(state.extra, facts, key)
-        reward = self._seat_reward(batch, columns.seats) + self.config.influence_weight * influence
+        reward = self._seat_reward(batch, views) + self.config.influence_weight * influence
         return reward, model, metrics | {"influence_mean": masked_mean(influence, loss_mask(batch))}
 
-    def facts(self, batch: EpisodeBatch, columns: Columns) -> Facts:
+    def facts(self, batch: EpisodeBatch, views: SeatViews) -> Facts:
         """What happened, as the models of the others read it."""
         episodes, n_actions = batch.actions.shape[0], self.spec.n_actions
-        seats = jnp.arange(self.seats)[None] if columns.seats is None else columns.seats
-        seats = jnp.broadcast_to(seats, (episodes, self.seats))
-        own = self._columns_of(batch.actions, columns.seats)[:, :-1]
+        seats = jnp.broadcast_to(views.model_inputs().seats[:, 0], (episodes, self.seats))
+        own = views.own(batch.actions)[:, :-1]
         others = jax.nn.one_hot(others_of(batch.actions[:, :-1], seats), n_actions)
         choice = batch.avail[:, 1:].sum(axis=-1) > 1
         played_next = jnp.pad(loss_mask(batch)[:, 1:], ((0, 0), (0, 1)))
         return Facts(
-            seen=columns.seen[:, :-1],
+            seen=views.seen[:, :-1],
             own=jax.nn.one_hot(own, n_actions),
             others=others.reshape(*others.shape[:-2], -1),
             following=others_of(batch.actions[:, 1:], seats),
             counts=others_of(choice.astype(jnp.float32), seats) * played_next[..., None, None],
-            seats=columns.timed_seats,
+            seats=views.seats,
         )
 
     def influence(self, model: SeatNetworks, facts: Facts, log_pi: Array) -> Array:
@@ -154,7 +154,7 @@ class InfluenceLearner(PPOLearner):
             part = facts if self.config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], facts)
             (value, accuracy), gradients = jax.value_and_grad(loss, has_aux=True)(carry.model, part)
             gradients, _ = clip_by_norm(gradients, self.config.grad_norm_clip)
-            moves, opt_state = self.model_optimiser.update(gradients, carry.opt_state)
+            moves, opt_state = self.others_optimiser.update(gradients, carry.opt_state)
             return Influencer(optax.apply_updates(carry.model, moves), opt_state), (value, accuracy)
 
         order = self._order(key, facts.own.shape[0])

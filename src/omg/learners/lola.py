@@ -28,16 +28,14 @@ Letters in shapes: B episodes, T steps, A seats.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import masked_mean
-from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners.ppo import PPOLearner, Round
@@ -60,7 +58,7 @@ class LOLALearner(PPOLearner):
                 f"players can be members of a pool."
             )
 
-    def _foresee(self, mac: BasicMAC, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
+    def _foresee(self, agent: Agent, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
         """See `PPOLearner._foresee`.
 
         Metrics: `lola_share`, the root of the mean square of what lola_step would add to the advantages, over that of
@@ -69,13 +67,12 @@ class LOLALearner(PPOLearner):
         mask, advantages = round_.mask, round_.advantages
 
         def log_taken(agent: Agent) -> Array:
-            player = dataclasses.replace(mac, agent=agent)
-            log_pi = self._log_probabilities(player, round_.columns, round_.inputs, round_.avail, epsilon)
+            log_pi = self._log_probabilities(agent, round_.views, round_.features, round_.avail, epsilon)
             taken = jnp.take_along_axis(log_pi, round_.actions[..., None], axis=-1)[..., 0]
             # Padding may hold an illegal action, whose logarithm is no number to reckon with.
             return jnp.where(mask[..., None] > 0, taken, 0.0)
 
-        shifts = self.config.lola_step * anticipated_shifts(log_taken, mac.agent, advantages, mask)
+        shifts = self.config.lola_step * anticipated_shifts(log_taken, agent, advantages, mask)
         added = reactions(shifts, advantages)
         share = jnp.sqrt(masked_mean(added**2, mask) / jnp.maximum(masked_mean(advantages**2, mask), 1e-12))
         metrics = {"lola_share": share, "lola_shift": masked_mean(jnp.abs(shifts).mean(axis=2), mask)}
@@ -83,7 +80,7 @@ class LOLALearner(PPOLearner):
         return lax.stop_gradient(round_._replace(advantages=advantages + shorter * added)), metrics
 
 
-def anticipated_shifts(log_taken: Callable[[Any], Array], agent: Any, advantages: Array, mask: Array) -> Array:
+def anticipated_shifts(log_taken: Callable[[Agent], Array], agent: Agent, advantages: Array, mask: Array) -> Array:
     """How much likelier each co-player's actions would become by its step in favour of each player.
 
     Args:

@@ -18,46 +18,48 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, take_seats
-from omg.controllers.basic import BasicMAC, Columns
+from omg.components import EpisodeBatch
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews, candidates
 from omg.learners.q import QLearner, QState
-from omg.learners.subgoals import SubgoalLearner
-from omg.modules.opponent_models.selection import state_value
+from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
+from omg.modules.agents.base import Agent
+from omg.modules.opponent_models.subgoal import state_value
 
 
 class OMGLearner(SubgoalLearner, QLearner):
     """Q-learning with inferred subgoals."""
 
-    def _candidate_values(
-        self, state: QState, batch: EpisodeBatch, columns: Columns, inferred: Array, goals: Array, steps: int
-    ) -> Array:
-        horizon, mac = self.config.omg_horizon, state.mac
-        x = mac.weigh(columns)
-        hidden = mac.remember(
-            columns, mac.agent.activate(x + mac.weigh_inferred(columns, inferred), columns.timed_seats)
-        )
-        start = jnp.zeros_like(hidden[:, :1])
-        before = jnp.concatenate([start, hidden[:, : steps - 1]], axis=1)
-        # The first layer's part of each slot's encoding is computed once; candidate k is the same array k slots later.
-        weighed = mac.weigh_inferred(columns, goals)
-        shifted = jnp.stack([weighed[:, k : k + steps] for k in range(1, horizon + 1)], axis=2)
-        seats = None if columns.seats is None else columns.seats[:, None, None]
-        gates_in = mac.agent.activate(x[:, :steps, None] + shifted, seats)
-        q = mac.agent.head(mac.agent.step(gates_in, before[:, :, None], seats), seats)
-        avail = batch.avail[:, :steps]
-        if columns.seats is not None and avail.shape[2] != self.seats:
-            avail = take_seats(avail, columns.seats)
-        return state_value(q, avail[:, :, None], self.config.omg_value)
+    training: SubgoalTraining[QState]
 
-    def _values(self, mac: BasicMAC, columns: Columns, features: Array | None) -> tuple[Array, Array]:
-        assert features is not None
+    def _training(self) -> SubgoalTraining[QState]:
+        return SubgoalTraining(self.config, self.candidate_values)
+
+    def candidate_values(
+        self, state: QState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array
+    ) -> Array:
+        """V(s_t, g) of all candidates by Q, [B, T, H, m]; see `subgoals.CandidateValues`."""
+        agent, model = mac.agent, mac.opponent_model
+        assert model is not None
+        rest, (along, tried) = mac.reading.weigh(agent, model, views, inferred, goals)
+        tried = candidates(tried, self.config.omg_horizon)
+        steps = tried.shape[1]
+        hidden = views.remember(agent, agent.activate(rest + along, views.seats))
+        before = jnp.concatenate([jnp.zeros_like(hidden[:, :1]), hidden[:, : steps - 1]], axis=1)
+        seats = None if views.seats is None else views.seats[:, None]
+        gates_in = agent.activate(rest[:, :steps, None] + tried, seats)
+        q = agent.head(agent.step(gates_in, before[:, :, None], seats), seats)
+        return state_value(q, views.own(batch.avail[:, :steps])[:, :, None], self.config.omg_value)
+
+    def _values(self, agent: Agent, mac: BasicMAC, views: SeatViews, inferred: Array | None) -> tuple[Array, Array]:
         if self.config.omg_bootstrap == "next":
-            return super()._values(mac, columns, features)
-        x = mac.weigh(columns)
-        weighed = mac.weigh_inferred(columns, features)
-        seats = columns.timed_seats
-        hidden = mac.remember(columns, mac.agent.activate(x + weighed, seats))
+            return super()._values(agent, mac, views, inferred)
+        assert mac.opponent_model is not None
+        assert inferred is not None
+        rest, (told,) = mac.reading.weigh(agent, mac.opponent_model, views, inferred)
+        hidden = views.remember(agent, agent.activate(rest + told, views.seats))
+        q = agent.head(hidden, views.seats)
         # One step from the state behind (s_t, g_t), with what is seen next but the same subgoal; only targets use it.
-        agent, x, weighed, before = lax.stop_gradient((mac.agent, x[:, 1:], weighed[:, :-1], hidden[:, :-1]))
-        following = agent.head(agent.step(agent.activate(x + weighed, seats), before, seats), seats)
-        return mac.values(columns, hidden), following
+        agent, rest, told, before = lax.stop_gradient((agent, rest[:, 1:], told[:, :-1], hidden[:, :-1]))
+        gates_in = agent.activate(rest + told, views.seats)
+        return q, agent.head(agent.step(gates_in, before, views.seats), views.seats)

@@ -8,28 +8,29 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jax import Array
 
 from omg.components import EpisodeBatch
-from omg.controllers.basic import Columns
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews
 from omg.learners.ppo import PPOLearner, PPOState
-from omg.learners.subgoals import SubgoalLearner
+from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
 
 
 class OMGPPOLearner(SubgoalLearner, PPOLearner):
     """PPO with inferred subgoals."""
 
-    def _candidate_values(
-        self, state: PPOState, batch: EpisodeBatch, columns: Columns, inferred: Array, goals: Array, steps: int
+    training: SubgoalTraining[PPOState]
+
+    def _training(self) -> SubgoalTraining[PPOState]:
+        return SubgoalTraining(self.config, self.candidate_values)
+
+    def candidate_values(
+        self, state: PPOState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array
     ) -> Array:
-        horizon = self.config.omg_horizon
-        inputs = state.mac.extend(columns, inferred)
-        assert inputs is not None
-        parts = self.critic_parts(batch, columns, inputs)
-        shown = state.mac.shown(goals)
-        candidates = jnp.stack([shown[:, k : k + steps] for k in range(1, horizon + 1)], axis=2)
-        others = inputs[:, :steps, None, :, : inputs.shape[-1] - shown.shape[-1]]
-        shape = (*candidates.shape[:-1], others.shape[-1])
-        tried = jnp.concatenate([jnp.broadcast_to(others, shape), candidates], axis=-1)
-        return state.scale.stretch(state.critic.try_features(parts, tried, columns.timed_seats))
+        """V(s_t, g) of all candidates by the critic, [B, T, H, m]; see `subgoals.CandidateValues`."""
+        reading, model = mac.reading, mac.opponent_model
+        parts = self.critic_parts(batch, views, reading.features(model, views, inferred))
+        tried = reading.features(model, views, goals, self.config.omg_horizon)
+        assert tried is not None
+        return state.scale.stretch(state.critic.try_features(parts, tried, views.seats))

@@ -22,7 +22,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features,
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,19 +30,22 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, masked_mean
 from omg.components.schedules import linear
 from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers import build_mac
-from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import SeatViews
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
 from omg.learners.optimisers import build_optimiser, clip_by_norm
-from omg.learners.seats import SeatLearner
+from omg.learners.seats import ModelTrainer, SeatLearner, Share
+from omg.learners.supervised import SupervisedTraining
 from omg.modules.agents.base import Agent
 from omg.modules.agents.inputs import as_one_hot
 from omg.modules.critics import CRITICS
 from omg.modules.critics.base import Critic, CriticSizes
+from omg.types import PyTree
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -63,16 +66,20 @@ class PPOState(NamedTuple):
     """Of the critic's outputs; without `normalise_value` it stays empty."""
     updates: Array
     """int32 scalar, updates so far, each of all its passes."""
-    extra: Any = None
+    extra: PyTree = None
     """What a kind of PPO learns besides (social influence: a model of the others); None for plain PPO."""
+
+
+Learned = tuple[Agent, Critic, optax.OptState, optax.OptState]
+"""What a gradient step changes: both networks, then their optimisers."""
 
 
 class Round(NamedTuple):
     """What all passes of an update share. Every array has the episodes as its first axis."""
 
-    columns: Columns
-    inputs: Array | None
-    """[B, T+1, m, F], the agent's features; None for none."""
+    views: SeatViews
+    features: Array | None
+    """[B, T+1, m, F], of the agent's input; None for none."""
     parts: tuple[Array, ...]
     """The critic's input, [B, T+1 or 1, m or 1, width] each."""
     avail: Array
@@ -91,13 +98,18 @@ class Round(NamedTuple):
     """[B, T, m], the critic's before the update, on its scale."""
 
 
-class PPOLearner(SeatLearner):
+class PPOLearner(SeatLearner[PPOState]):
     """IPPO or MAPPO by configuration, in all seats or in those that a team leaves to it."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
         self.optimiser = build_optimiser(config)
         self.critic_optimiser = build_optimiser(config, config.critic_lr)
+        self.training: ModelTrainer[PPOState] = self._training()
+        self.examines = self.training.examines
+
+    def _training(self) -> ModelTrainer[PPOState]:
+        return SupervisedTraining(self.config)
 
     def needs_state(self) -> bool:
         """Whether updates read the global state: as the agents' view, or as the critic's."""
@@ -113,7 +125,7 @@ class PPOLearner(SeatLearner):
             critic=critic,
             opt_state=self.optimiser.init(mac.agent),
             critic_opt_state=self.critic_optimiser.init(critic),
-            model_opt_state=self.model_optimiser.init(self.trained(mac.opponent_model)),
+            model_opt_state=self.training.init(mac.opponent_model),
             scale=unscaled(),
             updates=jnp.zeros((), jnp.int32),
         )
@@ -146,20 +158,18 @@ class PPOLearner(SeatLearner):
         """
         config = self.config
         model_key, order_key = jax.random.split(key)
-        columns = state.mac.columns(batch, self.main_seats(batch))
-        changed = self._learn_model(state, [batch], [columns], t_env, model_key)
+        shares = self.shares(state.mac.reading, batch)
+        changed = self.training.update(state, shares, t_env, model_key)
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
         critic, scale, round_, extra, estimates = self._estimate(
-            state, batch, columns, changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
+            state, shares[0], changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
         )
 
-        def step(carry: tuple[Any, ...], chosen: Array) -> tuple[tuple[Any, ...], dict[str, Array]]:
+        def step(carry: Learned, chosen: Array) -> tuple[Learned, dict[str, Array]]:
             agent, critic, opt_state, critic_opt_state = carry
             # Without parts the order of the episodes means nothing, and they need not be copied.
             part = round_ if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], round_)
-            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(
-                agent, state.mac, part, epsilon
-            )
+            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(agent, part, epsilon)
             critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, part)
             gradients, norm = clip_by_norm(gradients, config.grad_norm_clip)
             critic_gradients, critic_norm = clip_by_norm(critic_gradients, config.grad_norm_clip)
@@ -185,26 +195,31 @@ class PPOLearner(SeatLearner):
         means = {name: values.mean() for name, values in metrics.items()}
         return new_state, means | estimates | changed.metrics
 
-    def critic_parts(self, batch: EpisodeBatch, columns: Columns, inputs: Array | None) -> tuple[Array, ...]:
+    def examine(self, state: PPOState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+        """What the training of the opponent model has to say about test episodes."""
+        views = state.mac.reading.episodes(batch, self.main_seats(batch))
+        return self.training.examine(state.mac, batch, views, self.partners)
+
+    def critic_parts(self, batch: EpisodeBatch, views: SeatViews, features: Array | None) -> tuple[Array, ...]:
         """What the critic reads, [B, T+1 or 1, m or 1, width] each.
 
         Args:
             batch: Episodes.
-            columns: The same, as the seats that learn saw them.
-            inputs: [B, T+1, m, F], the features that the agent has too; None for none.
+            views: The same, as the seats that learn saw them.
+            features: [B, T+1, m, F], those of the agent's input; None for none.
         """
         config, batch_size = self.config, batch.actions.shape[0]
-        seats = columns.model_inputs().seats
+        seats = views.model_inputs().seats
         seat = jax.nn.one_hot(jnp.broadcast_to(seats, (batch_size, *seats.shape[1:])), self.spec.n_agents)
         if config.critic_input == "state":
             parts = [batch.state[:, :, None], seat]
         else:
-            parts = [as_one_hot(columns.seen, config.obs_one_hot)]
+            parts = [as_one_hot(views.seen, config.obs_one_hot)]
             if config.obs_last_action:
-                parts.append(jax.nn.one_hot(columns.own_last, self.spec.n_actions))
+                parts.append(jax.nn.one_hot(views.own_last, self.spec.n_actions))
             if config.obs_agent_id:
                 parts.append(seat)
-        return (*parts, inputs) if inputs is not None else tuple(parts)
+        return (*parts, features) if features is not None else tuple(parts)
 
     def _build_critic(self, mac: BasicMAC, key: Array) -> Critic:
         config, spec = self.config, self.spec
@@ -237,24 +252,16 @@ class PPOLearner(SeatLearner):
         return order.reshape(config.ppo_epochs * config.ppo_minibatches, -1)
 
     def _estimate(
-        self,
-        state: PPOState,
-        batch: EpisodeBatch,
-        columns: Columns,
-        features: Array | None,
-        epsilon: Array,
-        key: Array,
-    ) -> tuple[Critic, ValueScale, Round, Any, dict[str, Array]]:
+        self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array, key: Array
+    ) -> tuple[Critic, ValueScale, Round, PyTree, dict[str, Array]]:
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
-        config, seats, mask = self.config, columns.seats, loss_mask(batch)
-        inputs = state.mac.extend(columns, features)
-        parts = self.critic_parts(batch, columns, inputs)
-        avail = self._columns_of(batch.avail, seats)[:, :-1]
-        actions = self._columns_of(batch.actions, seats)[:, :-1]
-        log_pi = self._log_probabilities(state.mac, columns, inputs, avail, epsilon)
-        shape = columns.own_last.shape
-        outputs = jnp.broadcast_to(state.critic(parts, columns.timed_seats), shape)
-        reward, extra, added = self._paid(state, batch, columns, log_pi, key)
+        config, (batch, views, mask, _) = self.config, share
+        features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
+        parts = self.critic_parts(batch, views, features)
+        avail, actions = views.own(batch.avail)[:, :-1], views.own(batch.actions)[:, :-1]
+        log_pi = self._log_probabilities(state.mac.agent, views, features, avail, epsilon)
+        outputs = jnp.broadcast_to(state.critic(parts, views.seats), views.own_last.shape)
+        reward, extra, added = self._paid(state, batch, views, log_pi, key)
         scale = state.scale.witness(reward, mask)
         values = scale.possible(state.scale.stretch(outputs), config.gamma)
         advantages = generalised_advantages(
@@ -274,8 +281,8 @@ class PPOLearner(SeatLearner):
             "explained_variance": 1.0 - _variance(advantages, mask) / jnp.maximum(_variance(targets, mask), 1e-8),
         }
         round_ = Round(
-            columns=columns,
-            inputs=inputs,
+            views=views,
+            features=features,
             parts=parts,
             avail=avail,
             actions=actions,
@@ -285,38 +292,37 @@ class PPOLearner(SeatLearner):
             targets=scale.shrink(targets),
             values_old=outputs[:, :-1],
         )
-        round_, foreseen = self._foresee(state.mac, lax.stop_gradient(round_), epsilon)
+        round_, foreseen = self._foresee(state.mac.agent, lax.stop_gradient(round_), epsilon)
         return critic, scale, round_, extra, metrics | added | foreseen
 
     def _paid(
-        self, state: PPOState, batch: EpisodeBatch, columns: Columns, log_pi: Array, key: Array
-    ) -> tuple[Array, Any, dict[str, Array]]:
+        self, state: PPOState, batch: EpisodeBatch, views: SeatViews, log_pi: Array, key: Array
+    ) -> tuple[Array, PyTree, dict[str, Array]]:
         """What each step is taken to have paid the seats that learn, [B, T, m or 1]; the new `extra`; metrics.
 
         Args:
             state: Before the update.
             batch: The episodes just played.
-            columns: The same, as the seats that learn saw them.
+            views: The same, as the seats that learn saw them.
             log_pi: [B, T, m, U], logarithms of the probabilities that actions were drawn with.
             key: Consumed.
         """
-        return self._seat_reward(batch, columns.seats), state.extra, {}
+        return self._seat_reward(batch, views), state.extra, {}
 
-    def _foresee(self, mac: BasicMAC, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
+    def _foresee(self, agent: Agent, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
         """The round with advantages that also reckon with what it will do to the others; here as it is. Metrics."""
         return round_, {}
 
     def _log_probabilities(
-        self, mac: BasicMAC, columns: Columns, inputs: Array | None, avail: Array, epsilon: Array
+        self, agent: Agent, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
     ) -> Array:
         """Logarithms of the probabilities that actions are drawn with, [B, T, m, U]."""
-        logits = mac.values(columns, mac.remember(columns, mac.embed(columns, inputs)))[:, :-1]
+        logits = views.run(agent, features)[0][:, :-1]
         return multinomial_log_probabilities(logits, avail, epsilon)
 
-    def _policy_loss(self, agent: Agent, mac: BasicMAC, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
+    def _policy_loss(self, agent: Agent, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
         config, mask = self.config, part.mask
-        player = dataclasses.replace(mac, agent=agent)
-        log_pi = self._log_probabilities(player, part.columns, part.inputs, part.avail, epsilon)
+        log_pi = self._log_probabilities(agent, part.views, part.features, part.avail, epsilon)
         # What was played was legal; padding may hold an illegal action, whose logarithm is no number to reckon with.
         log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, part.actions) - part.log_old, 0.0)
         ratio = jnp.exp(log_ratio)
@@ -334,8 +340,8 @@ class PPOLearner(SeatLearner):
         return loss, metrics
 
     def _critic_loss(self, critic: Critic, part: Round) -> Array:
-        said = critic(part.parts, part.columns.timed_seats)
-        values = jnp.broadcast_to(said, part.columns.own_last.shape)[:, :-1]
+        said = critic(part.parts, part.views.seats)
+        values = jnp.broadcast_to(said, part.views.own_last.shape)[:, :-1]
         return masked_mean(value_error(values, part.values_old, part.targets, self.config.ppo_value_clip), part.mask)
 
 

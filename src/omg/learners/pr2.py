@@ -33,8 +33,9 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
 from omg.components.selectors import ILLEGAL_LOG_PROBABILITY, multinomial_log_probabilities
 from omg.controllers import build_mac
-from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import SeatLearner
 from omg.modules.agents.base import Agent
@@ -83,13 +84,14 @@ class Sight(NamedTuple):
     """[B, T+1, m, A-1] integers."""
 
 
-class PR2Learner(SeatLearner):
+class PR2Learner(SeatLearner[PR2State]):
     """PR2 in all seats or in those that a team leaves to it."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
         self.optimiser = build_optimiser(config)
         self.q_optimiser = build_optimiser(config, config.critic_lr)
+        self.others_optimiser = optax.adam(config.am_lr)
         # What is legal for the others is read along.
         self.kept = self.kept._replace(columns=None)
 
@@ -107,7 +109,7 @@ class PR2Learner(SeatLearner):
             others=others,
             opt_state=self.optimiser.init(mac.agent),
             q_opt_state=self.q_optimiser.init(q),
-            others_opt_state=self.model_optimiser.init(others),
+            others_opt_state=self.others_optimiser.init(others),
             last_target_episode=jnp.zeros((), jnp.int32),
             updates=jnp.zeros((), jnp.int32),
         )
@@ -145,10 +147,10 @@ class PR2Learner(SeatLearner):
         """
         config, mask = self.config, loss_mask(batch)
         target_key, policy_key, others_key = jax.random.split(key, 3)
-        columns = state.mac.columns(batch, self.main_seats(batch))
-        sight = self.sight(batch, columns)
-        reward, goes_on = self._seat_reward(batch, columns.seats), 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
-        log_pi = self._log_policy(state.mac, columns, sight)
+        views = state.mac.reading.episodes(batch, self.main_seats(batch))
+        sight = self.sight(batch, views)
+        reward, goes_on = self._seat_reward(batch, views), 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
+        log_pi = self._log_policy(state.mac.agent, state.mac, views, sight)
         ahead = self.soft_values(state.target_q, state.others, sight, target_key)
         following = policy_value(log_pi, ahead, config.pr2_temperature)[:, 1:]
         targets = lax.stop_gradient(reward + config.gamma * goes_on[..., None] * following)
@@ -159,14 +161,14 @@ class PR2Learner(SeatLearner):
             state.others, state.q, sight, mask, others_key
         )
         (_, metrics), slope = jax.value_and_grad(self._policy_loss, has_aux=True)(
-            state.mac.agent, state.mac, columns, sight, soft, mask
+            state.mac.agent, state.mac, views, sight, soft, mask
         )
         slope, norm = clip_by_norm(slope, config.grad_norm_clip)
         q_slope, q_norm = clip_by_norm(q_slope, config.grad_norm_clip)
         rho_slope, rho_norm = clip_by_norm(rho_slope, config.grad_norm_clip)
         moves, opt_state = self.optimiser.update(slope, state.opt_state)
         q_moves, q_opt_state = self.q_optimiser.update(q_slope, state.q_opt_state)
-        rho_moves, others_opt_state = self.model_optimiser.update(rho_slope, state.others_opt_state)
+        rho_moves, others_opt_state = self.others_optimiser.update(rho_slope, state.others_opt_state)
         agent, q, others = optax.apply_updates((state.mac.agent, state.q, state.others), (moves, q_moves, rho_moves))
 
         interval = config.target_update_interval
@@ -185,16 +187,15 @@ class PR2Learner(SeatLearner):
         norms = {"grad_norm": q_norm, "policy_grad_norm": norm, "rho_grad_norm": rho_norm}
         return new_state, q_metrics | rho_metrics | metrics | norms
 
-    def sight(self, batch: EpisodeBatch, columns: Columns) -> Sight:
+    def sight(self, batch: EpisodeBatch, views: SeatViews) -> Sight:
         """What happened, as the networks read it."""
-        seats = jnp.arange(self.seats)[None] if columns.seats is None else columns.seats
-        seats = jnp.broadcast_to(seats, (batch.actions.shape[0], self.seats))
+        seats = jnp.broadcast_to(views.model_inputs().seats[:, 0], (batch.actions.shape[0], self.seats))
         return Sight(
-            seen=columns.seen,
-            seats=columns.timed_seats,
-            own_legal=self._columns_of(batch.avail, columns.seats),
+            seen=views.seen,
+            seats=views.seats,
+            own_legal=views.own(batch.avail),
             others_legal=others_of(batch.avail, seats),
-            own=self._columns_of(batch.actions, columns.seats),
+            own=views.own(batch.actions),
             others=others_of(batch.actions, seats),
         )
 
@@ -230,9 +231,9 @@ class PR2Learner(SeatLearner):
         entropy = entropy_of(log_rho, sight.others_legal[:, :, None]).sum(axis=-1)
         return expected + self.config.pr2_temperature * jnp.moveaxis(entropy, 2, 3)
 
-    def _log_policy(self, mac: BasicMAC, columns: Columns, sight: Sight) -> Array:
+    def _log_policy(self, agent: Agent, mac: BasicMAC, views: SeatViews, sight: Sight) -> Array:
         """[B, T+1, m, U], without the floor that play may have."""
-        logits = mac.values(columns, mac.remember(columns, mac.embed(columns, mac.extend(columns, None))))
+        logits, _ = views.run(agent, mac.reading.features(None, views, None))
         return multinomial_log_probabilities(logits, sight.own_legal, 0.0)
 
     def _q_loss(self, q: SeatNetworks, sight: Sight, targets: Array, mask: Array) -> tuple[Array, dict[str, Array]]:
@@ -273,9 +274,9 @@ class PR2Learner(SeatLearner):
         }
 
     def _policy_loss(
-        self, agent: Agent, mac: BasicMAC, columns: Columns, sight: Sight, soft: Array, mask: Array
+        self, agent: Agent, mac: BasicMAC, views: SeatViews, sight: Sight, soft: Array, mask: Array
     ) -> tuple[Array, dict[str, Array]]:
-        log_pi = self._log_policy(dataclasses.replace(mac, agent=agent), columns, sight)
+        log_pi = self._log_policy(agent, mac, views, sight)
         loss = -masked_mean(policy_value(log_pi, soft, self.config.pr2_temperature)[:, :-1], mask)
         entropy = masked_mean(entropy_of(log_pi, sight.own_legal)[:, :-1], mask)
         return loss, {"policy_loss": loss, "entropy": entropy}

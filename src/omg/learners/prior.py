@@ -19,7 +19,6 @@ from jax import Array
 from omg.components import EpisodeBatch, Number, masked_mean, view_mask
 from omg.controllers.draw import TeamDraw
 from omg.learners.base import Kept
-from omg.modules.opponent_models.gaussians import kl_to_standard, sample
 from omg.modules.opponent_models.prior import Prior
 
 if TYPE_CHECKING:
@@ -75,12 +74,12 @@ class PriorLearner:
     def update(
         self, state: PriorState, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[PriorState, dict[str, Array]]:
-        """One gradient update; metrics as in `prior_loss`."""
-        seen = self._seen(batch)
-        prior = read_statistics(state.prior, seen, batch)
+        """One gradient update; metrics as in `Prior.loss`."""
+        seen, mask = self._seen(batch), view_mask(batch)
+        prior = state.prior.counting(seen, mask)
 
         def loss(prior: Prior) -> tuple[Array, dict[str, Array]]:
-            return prior_loss(prior, seen, view_mask(batch), self.config.prior_kl_weight, key)
+            return prior.loss(seen, mask, self.config.prior_kl_weight, key)
 
         (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(prior)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
@@ -89,12 +88,12 @@ class PriorLearner:
     def examine(self, state: PriorState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """The same loss on games never trained on, the error in original units and how much of the subgoal is used.
 
-        Metrics: those of `prior_loss`; `prior_rmse` (root of the mean squared error of the decoded mean, original
+        Metrics: those of `Prior.loss`; `prior_rmse` (root of the mean squared error of the decoded mean, original
         units, all features together); `prior_active` (subgoal features whose mean varies by more than 0.01 over
         states); `prior_explained` (share of the views' variance that the decoded mean explains).
         """
         seen, mask = self._seen(batch), view_mask(batch)
-        _, metrics = prior_loss(state.prior, seen, mask, self.config.prior_kl_weight, key)
+        _, metrics = state.prior.loss(seen, mask, self.config.prior_kl_weight, key)
         mean, _ = state.prior.encode(seen)
         error = ((state.prior.decode(mean) - seen) ** 2).mean(axis=-1)
         normal = state.prior.normalise(seen)
@@ -110,30 +109,3 @@ class PriorLearner:
     def _seen(self, batch: EpisodeBatch) -> Array:
         """[B, T+1, seats, O], or [B, T+1, 1, S]."""
         return batch.state[:, :, None] if self.config.obs_is_state else batch.obs
-
-
-def prior_loss(prior: Prior, seen: Array, mask: Array, weight: float, key: Array) -> tuple[Array, dict[str, Array]]:
-    """The loss of the module's text.
-
-    Args:
-        prior: To be learned.
-        seen: [B, T+1, m, O] views in original units.
-        mask: [B, T+1] of zeros and ones.
-        weight: Of the divergence.
-        key: Of the drawn subgoals.
-
-    Returns:
-        The loss, and metrics `prior_loss`, `prior_reconstruction`, `prior_kl`.
-    """
-    mean, log_var = prior.encode(seen)
-    reconstruction = masked_mean(prior.reconstruction(sample(mean, log_var, key), seen), mask)
-    kl = masked_mean(kl_to_standard(mean, log_var), mask)
-    loss = reconstruction + weight * kl
-    return loss, {"prior_loss": loss, "prior_reconstruction": reconstruction, "prior_kl": kl}
-
-
-def read_statistics(prior: Prior, seen: Array, batch: EpisodeBatch) -> Prior:
-    """The prior with the views [B, T+1, m, O] of a batch counted into its input statistics."""
-    rows = seen.reshape(-1, seen.shape[-1])
-    weight = jnp.broadcast_to(view_mask(batch)[..., None], seen.shape[:-1]).reshape(-1)
-    return prior.with_statistics(prior.statistics.add(rows, weight))

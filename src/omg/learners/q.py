@@ -25,13 +25,14 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
+from omg.components import EpisodeBatch, Number, masked_mean
 from omg.controllers import build_mac
-from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
-from omg.learners.parts import Batches, as_parts, step_shares, weigh
-from omg.learners.seats import ModelUpdate, SeatLearner
+from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
+from omg.learners.supervised import SupervisedTraining
 from omg.modules.agents.base import Agent
 from omg.modules.mixers import MIXERS
 from omg.modules.mixers.base import Mixer, MixerSizes
@@ -60,13 +61,18 @@ class QState(NamedTuple):
     """int32 scalar, gradient updates so far."""
 
 
-class QLearner(SeatLearner):
+class QLearner(SeatLearner[QState]):
     """IQL, VDN, QMIX or D3QN, by configuration, in all seats or in those that a team leaves to it."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
         self.kept = self.kept._replace(parts=True)
         self.optimiser = build_optimiser(config)
+        self.training: ModelTrainer[QState] = self._training()
+        self.examines = self.training.examines
+
+    def _training(self) -> ModelTrainer[QState]:
+        return SupervisedTraining(self.config)
 
     def needs_state(self) -> bool:
         """Whether updates read the global state: as the agents' view, or for mixing."""
@@ -83,7 +89,7 @@ class QLearner(SeatLearner):
             mixer=mixer,
             target_mixer=mixer,
             opt_state=self.optimiser.init((mac.agent, mixer)),
-            model_opt_state=self.model_optimiser.init(self.trained(mac.opponent_model)),
+            model_opt_state=self.training.init(mac.opponent_model),
             last_target_episode=jnp.zeros((), jnp.int32),
             updates=jnp.zeros((), jnp.int32),
         )
@@ -119,18 +125,14 @@ class QLearner(SeatLearner):
             and those of the opponent model. Any of them that is not finite says that learning has broken down; nothing
             is replaced.
         """
-        parts = as_parts(batch)
-        columns, shares = self._columns(state, parts), step_shares(parts)
-        changed: ModelUpdate = self._learn_model(state, parts, columns, t_env, key)
+        shares = self.shares(state.mac.reading, batch)
+        changed = self.training.update(state, shares, t_env, key)
         learned = (state.mac.agent, state.mixer)
         frozen = (state.target_mac.agent, state.target_mixer)
 
         def whole_loss(learned: tuple[Agent, Mixer | None]) -> tuple[Array, dict[str, Array]]:
-            given = zip(parts, columns, changed.features, strict=True)
-            means: tuple[Array, dict[str, Array]] = weigh(
-                [self._loss(learned, frozen, state.mac, *part) for part in given], shares
-            )
-            return means
+            given = zip(shares, changed.features, strict=True)
+            return weigh([self._loss(learned, frozen, state.mac, *each) for each in given], shares)
 
         (_, metrics), gradients = jax.value_and_grad(whole_loss, has_aux=True)(learned)
         gradients, grad_norm = clip_by_norm(gradients, self.config.grad_norm_clip)
@@ -157,18 +159,16 @@ class QLearner(SeatLearner):
         learned: tuple[Agent, Mixer | None],
         frozen: tuple[Agent, Mixer | None],
         mac: BasicMAC,
-        batch: EpisodeBatch,
-        columns: Columns,
-        features: Array | None,
+        share: Share,
+        inferred: Array | None,
     ) -> tuple[Array, dict[str, Array]]:
-        mixer, target_mixer = learned[1], frozen[1]
-        q, q_next = self._values(dataclasses.replace(mac, agent=learned[0]), columns, features)
-        _, target_next = self._values(dataclasses.replace(mac, agent=frozen[0]), columns, features)
+        (agent, mixer), (target_agent, target_mixer) = learned, frozen
+        batch, views, mask = share.batch, share.views, share.mask
+        q, q_next = self._values(agent, mac, views, inferred)
+        _, target_next = self._values(target_agent, mac, views, inferred)
 
-        seats = columns.seats
-        actions = self._columns_of(batch.actions[:, :-1], seats)
-        avail = self._columns_of(batch.avail[:, 1:], seats)
-        taken = _at(q[:, :-1], actions)
+        avail = views.own(batch.avail[:, 1:])
+        taken = jnp.take_along_axis(q[:, :-1], views.own(batch.actions[:, :-1])[..., None], axis=-1)[..., 0]
         following = next_values(q_next, target_next, avail, self.config.double_q)
         if mixer is not None and target_mixer is not None:
             taken = mixer(taken, batch.state[:, :-1])
@@ -177,9 +177,11 @@ class QLearner(SeatLearner):
         goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
         if following.ndim > goes_on.ndim:
             goes_on = goes_on[..., None]
-        targets = lax.stop_gradient(self._reward(batch, seats) + self.config.gamma * goes_on * following)
+        reward = self._seat_reward(batch, views)
+        if mixer is not None:
+            reward = reward.sum(axis=-1)
+        targets = lax.stop_gradient(reward + self.config.gamma * goes_on * following)
 
-        mask = loss_mask(batch)
         td_error = taken - targets
         loss = masked_mean(td_error**2, mask)
         metrics = {
@@ -190,16 +192,22 @@ class QLearner(SeatLearner):
         }
         return loss, metrics
 
-    def _values(self, mac: BasicMAC, columns: Columns, features: Array | None) -> tuple[Array, Array]:
-        """Values along episodes, [B, T+1, m, U], and those of the next slots that targets are made of, [B, T, m, U]."""
-        hidden = mac.remember(columns, mac.embed(columns, mac.extend(columns, features)))
-        q = mac.values(columns, hidden)
+    def _values(self, agent: Agent, mac: BasicMAC, views: SeatViews, inferred: Array | None) -> tuple[Array, Array]:
+        """Values along episodes, [B, T+1, m, U], and those of the next slots that targets are made of, [B, T, m, U].
+
+        Args:
+            agent: The online network, or the target network.
+            mac: The player whose reading and opponent model go with both.
+            views: The episodes, as the seats that learn saw them.
+            inferred: [B, T+1, m, F], what the opponent model says; None without one.
+        """
+        q, _ = views.run(agent, mac.reading.features(mac.opponent_model, views, inferred))
         return q, q[:, 1:]
 
-    def _reward(self, batch: EpisodeBatch, seats: Array | None) -> Array:
-        """Rewards in the shape of the values: [B, T] with a mixer; otherwise [B, T, m], or [B, T, 1] when shared."""
-        reward = self._seat_reward(batch, seats)
-        return reward if self.config.mixer is None else reward.sum(axis=-1)
+    def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+        """What the training of the opponent model has to say about test episodes."""
+        views = state.mac.reading.episodes(batch, self.main_seats(batch))
+        return self.training.examine(state.mac, batch, views, self.partners)
 
     def _build_mixer(self, key: Array) -> Mixer | None:
         if self.config.mixer is None:
@@ -228,9 +236,4 @@ def next_values(q: Array, target_q: Array, avail: Array, double_q: bool) -> Arra
     """
     chooser = q if double_q else target_q
     best = jnp.argmax(jnp.where(avail, chooser, ILLEGAL_VALUE), axis=-1)
-    return _at(target_q, best)
-
-
-def _at(values: Array, index: Array) -> Array:
-    """[..., U] and [...] -> [...]."""
-    return jnp.take_along_axis(values, index[..., None], axis=-1)[..., 0]
+    return jnp.take_along_axis(target_q, best[..., None], axis=-1)[..., 0]

@@ -12,24 +12,24 @@ ones, [x] a value without gradient and ' the target networks:
 The sum of the seats' values thus equals the joint value (less V_jt) at their best actions and is no less elsewhere:
 who maximises the one maximises the other. Everything else is as in `q_learner`.
 
-Letters in shapes: B episodes, T steps, m seats that learn, H recurrent features, U actions.
+Letters in shapes: B episodes, T steps, m seats that learn, U actions.
 """
 
 from __future__ import annotations
-
-import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, loss_mask, masked_mean
+from omg.components import masked_mean
 from omg.controllers import build_mac
-from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC
 from omg.learners.q import ILLEGAL_VALUE, QLearner
-from omg.modules.mixers.base import MixerSizes
+from omg.learners.seats import Share
+from omg.modules.agents.base import Agent
+from omg.modules.mixers.base import Mixer, MixerSizes
 from omg.modules.mixers.qtran import QTranMixer
+from omg.types import PyTree
 
 _HIDDEN_LAYERS = {"small": 2, "big": 3}
 
@@ -43,12 +43,11 @@ class QTranLearner(QLearner):
 
     def _loss(
         self,
-        learned: tuple[Any, Any],
-        frozen: tuple[Any, Any],
+        learned: tuple[Agent, Mixer | None],
+        frozen: tuple[Agent, Mixer | None],
         mac: BasicMAC,
-        batch: EpisodeBatch,
-        columns: Columns,
-        features: Array | None,
+        share: Share,
+        inferred: Array | None,
     ) -> tuple[Array, dict[str, Array]]:
         """See the module's text.
 
@@ -63,20 +62,23 @@ class QTranLearner(QLearner):
             - `v_mean`: sum(m V_jt(s)) / sum(m)
             - `agent_q_mean`: sum(m sum_i q_i(a)) / (sum(m) A)
         """
-        mixer, target_mixer = learned[1], frozen[1]
-        inputs = mac.extend(columns, features)
-        q, hidden = _run(dataclasses.replace(mac, agent=learned[0]), columns, inputs)
-        target_q, target_hidden = _run(dataclasses.replace(mac, agent=frozen[0]), columns, inputs)
-        avail = self._columns_of(batch.avail, columns.seats)
-        actions = self._columns_of(batch.actions, columns.seats)[:, :-1]
+        (agent, mixer), (target_agent, target_mixer) = learned, frozen
+        assert isinstance(mixer, QTranMixer)
+        assert isinstance(target_mixer, QTranMixer)
+        batch, views, mask, state = share.batch, share.views, share.mask, share.batch.state
+        features = mac.reading.features(mac.opponent_model, views, inferred)
+        q, hidden = views.run(agent, features)
+        target_q, target_hidden = views.run(target_agent, features)
+        avail, actions = views.own(batch.avail), views.own(batch.actions)[:, :-1]
         best = jnp.argmax(jnp.where(avail, q, ILLEGAL_VALUE), axis=-1)
         target_best = jnp.argmax(jnp.where(avail, target_q, ILLEGAL_VALUE), axis=-1)
         following = best if self.config.double_q else target_best
-        state, mask = batch.state, loss_mask(batch)
 
         goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
         next_value = target_mixer.joint_value(state[:, 1:], target_hidden[:, 1:], following[:, 1:])
-        targets = lax.stop_gradient(self._reward(batch, columns.seats) + self.config.gamma * goes_on * next_value)
+        # One reward for the team: the sum where the seats have one each.
+        reward = self._seat_reward(batch, views).sum(axis=-1)
+        targets = lax.stop_gradient(reward + self.config.gamma * goes_on * next_value)
         joint = mixer.joint_value(state[:, :-1], hidden[:, :-1], actions)
         td_error = joint - targets
 
@@ -101,11 +103,7 @@ class QTranLearner(QLearner):
         }
         return loss, metrics
 
-    def _reward(self, batch: EpisodeBatch, seats: Array | None) -> Array:
-        """One reward for the team, [B, T]: the sum where the seats have one each."""
-        return self._seat_reward(batch, seats).sum(axis=-1)
-
-    def _build_mixer(self, key: Array) -> Any:
+    def _build_mixer(self, key: Array) -> PyTree:
         config = self.config
         player = jax.eval_shape(lambda: build_mac(config, self.spec, jax.random.PRNGKey(0), self.partners))
         sizes = MixerSizes(
@@ -117,12 +115,6 @@ class QTranLearner(QLearner):
             layers=_HIDDEN_LAYERS[config.network_size],
         )
         return QTranMixer(sizes, key=key)
-
-
-def _run(mac: BasicMAC, columns: Columns, inputs: Array | None) -> tuple[Array, Array]:
-    """The agents' values [B, T+1, m, U] and recurrent states [B, T+1, m, H] along episodes."""
-    hidden = mac.remember(columns, mac.embed(columns, inputs))
-    return mac.values(columns, hidden), hidden
 
 
 def _summed(q: Array, actions: Array) -> Array:

@@ -1,4 +1,12 @@
-"""What all learners of seats share: which seats are theirs, what is kept, their rewards, and their opponent model.
+"""What all learners of seats share: which seats are theirs, what is kept, their rewards, and what an update is given.
+
+Most episodes of a game with a generous time limit are far shorter than the longest of a batch, and learning on padding
+would be most of the work. Losses are means over the steps that were played, so the episodes of an update may come in
+several batches, each cut to its own length: the mean of their means, weighted by their steps, is the mean of the whole.
+(A prior that is learned along counts views, one more per episode than steps; its weights are off by that much.)
+
+How an opponent model is trained is no matter of the learner's base class: a learner that has one holds a
+`ModelTrainer`.
 
 Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features.
 """
@@ -6,7 +14,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +22,48 @@ import optax
 from jax import Array
 
 from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats
-from omg.controllers.basic import BasicMAC, Columns
+from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import Reading, SeatViews
 from omg.learners.base import Kept
-from omg.learners.parts import step_shares, weigh
-from omg.modules.opponent_models.base import ModelTargets, OpponentModel, SupervisedModel
+from omg.modules.opponent_models.base import OpponentModel
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
+
+Batches = EpisodeBatch | tuple[EpisodeBatch, ...]
+"""The episodes of an update: all in one, or in parts of similar length."""
+
+
+class Share(NamedTuple):
+    """Some of an update's episodes, and how much they count."""
+
+    batch: EpisodeBatch
+    views: SeatViews
+    """The same, as the seats that learn saw them."""
+    mask: Array
+    """[B, T] of zeros and ones, the steps that count."""
+    weight: Array
+    """Scalar, which share of all played steps they have."""
+
+
+class SeatState(Protocol):
+    """What the state of every learner of seats has."""
+
+    @property
+    def mac(self) -> BasicMAC:
+        """The player that learns."""
+        ...
+
+
+class ModelState(SeatState, Protocol):
+    """What the state of a learner has that trains an opponent model."""
+
+    @property
+    def model_opt_state(self) -> optax.OptState:
+        """State of the opponent model's optimiser."""
+        ...
 
 
 class ModelUpdate(NamedTuple):
@@ -31,15 +72,42 @@ class ModelUpdate(NamedTuple):
     model: OpponentModel | None
     opt_state: optax.OptState
     features: tuple[Array | None, ...]
-    """Of each part of the batch: [B, T+1, m, F] for the agent, detached; None without a model."""
+    """Of each share of the episodes: [B, T+1, m, F] for the agent, detached; None without a model."""
     metrics: dict[str, Array]
 
 
-class SeatLearner:
-    """A learner in all seats, or in those that a team leaves to it, with or without an opponent model.
+State = TypeVar("State", bound=SeatState)
+Trained = TypeVar("Trained", bound=ModelState, contravariant=True)
 
-    Its state has the player as `mac` and the state of the opponent model's optimiser as `model_opt_state`.
-    """
+
+class ModelTrainer(Protocol[Trained]):
+    """How the opponent model of a learner is trained; the object holds only settings."""
+
+    examines: bool
+    """Whether `examine` has something to say about test episodes."""
+
+    def init(self, model: OpponentModel | None) -> optax.OptState:
+        """The state of the model's optimiser before the first update."""
+        ...
+
+    def update(self, state: Trained, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:
+        """One update of the opponent model, and the features it had before.
+
+        Args:
+            state: The learner's before the update.
+            shares: All episodes of the update.
+            t_env: Environment steps so far.
+            key: Consumed; None only for models that draw nothing.
+        """
+        ...
+
+    def examine(self, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, partners: int) -> dict[str, Array]:
+        """Further test metrics, from test episodes that were never trained on; often none."""
+        ...
+
+
+class SeatLearner(Generic[State]):
+    """A learner in all seats, or in those that a team leaves to it. Its state has the player as `mac`."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         self.config = config
@@ -48,10 +116,8 @@ class SeatLearner:
         # Whoever has all seats reads them in their order; where the team begins then says nothing.
         self.team = None if self.seats == spec.n_agents else team
         self.partners = partners
-        self.model_optimiser = optax.adam(config.am_lr)
-        # LIAM reconstructs what the others saw.
-        columns = None if self.team is None or config.model_part.stores_others else self.seats
-        self.kept = Kept(columns, state=self.team is None or self.needs_state())
+        stores_all = self.team is None or config.model_part.stores_others
+        self.kept = Kept(None if stores_all else self.seats, state=self.team is None or self.needs_state())
         self.examines = False
         self.controls: tuple[str, ...] = () if self.team is None or config.model_part.absent else ("zero", "shuffled")
 
@@ -71,19 +137,19 @@ class SeatLearner:
         assert seats is not None
         return keep_seats(batch, seats, state=self.kept.state)
 
-    def policy(self, state: Any) -> BasicMAC:
+    def policy(self, state: State) -> BasicMAC:
         """The controller that learns."""
         return state.mac
 
-    def tested(self, state: Any) -> BasicMAC:
+    def tested(self, state: State) -> BasicMAC:
         """The same controller, which draws nothing that it need not."""
         return state.mac.tested()
 
-    def control(self, state: Any, name: str) -> BasicMAC:
+    def control(self, state: State, name: str) -> BasicMAC:
         """The tested player with its opponent model's features at `zero`, or `shuffled` between games."""
         return self.tested(state).with_features(name)
 
-    def examine(self, state: Any, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+    def examine(self, state: State, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """Nothing to add."""
         return {}
 
@@ -95,15 +161,17 @@ class SeatLearner:
             raise ValueError("episodes of a team must say where the learning algorithm sat")
         return self.team.main_seats(batch.seat)
 
-    def trained(self, model: OpponentModel | None) -> Any:
-        """The part of an opponent model that its optimiser changes."""
-        return model
+    def shares(self, reading: Reading, batches: Batches) -> list[Share]:
+        """All episodes of an update as they are learned from."""
+        parts = (batches,) if isinstance(batches, EpisodeBatch) else batches
+        masks = [loss_mask(part) for part in parts]
+        total = jnp.maximum(sum(mask.sum() for mask in masks), 1.0)
+        return [
+            Share(part, reading.episodes(part, self.main_seats(part)), mask, mask.sum() / total)
+            for part, mask in zip(parts, masks, strict=True)
+        ]
 
-    def _columns_of(self, values: Array, seats: Array | None) -> Array:
-        """The columns of the seats that learn, [B, T+1, m, ...], of values of all seats or of just these."""
-        return values if seats is None or values.shape[2] == self.seats else take_seats(values, seats)
-
-    def _seat_reward(self, batch: EpisodeBatch, seats: Array | None) -> Array:
+    def _seat_reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:
         """What each step paid the seats that learn: [B, T, m], or [B, T, 1] when all get the same."""
         reward = batch.reward[:, :-1]
         if reward.ndim == 2:
@@ -113,42 +181,16 @@ class SeatLearner:
         share = self.config.prosocial
         if share > 0:
             reward = (1.0 - share) * reward + share * reward.mean(axis=-1, keepdims=True)
-        return reward if seats is None else take_seats(reward, seats)
+        return reward if views.seats is None else take_seats(reward, views.seats[:, 0])
 
-    def _columns(self, state: Any, parts: Sequence[EpisodeBatch]) -> list[Columns]:
-        """What the seats that learn saw in each part of a batch."""
-        return [state.mac.columns(part, self.main_seats(part)) for part in parts]
 
-    def _learn_model(
-        self,
-        state: Any,
-        parts: Sequence[EpisodeBatch],
-        columns: Sequence[Columns],
-        t_env: Number,
-        key: Array | None,
-    ) -> ModelUpdate:
-        """One update of the opponent model from all parts of a batch, and the features it had before."""
-        model = state.mac.opponent_model
-        if model is None:
-            return ModelUpdate(None, state.model_opt_state, (None,) * len(parts), {})
-        shares = step_shares(parts)
+Means = TypeVar("Means")
 
-        def of_part(
-            model: SupervisedModel, batch: EpisodeBatch, seen: Columns
-        ) -> tuple[tuple[Array, dict[str, Array]], Array]:
-            inputs = seen.model_inputs()
-            seats = jnp.broadcast_to(inputs.seats[:, 0], (batch.actions.shape[0], self.seats))
-            targets = ModelTargets(batch.obs[:, :-1], batch.actions[:, :-1], seats)
-            inference = model.unroll(inputs)
-            played = jax.tree.map(lambda values: values[:, :-1], inference)
-            return model.loss(played, targets, loss_mask(batch)), model.features(inference, key)
 
-        def loss(model: SupervisedModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
-            means, features = zip(*(of_part(model, *part) for part in zip(parts, columns, strict=True)), strict=True)
-            value, metrics = weigh(means, shares)
-            return value, (features, metrics)
-
-        (_, (features, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(model)
-        steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
-        given = tuple(state.mac.control(each) for each in features)
-        return ModelUpdate(optax.apply_updates(model, steps), opt_state, given, metrics)
+def weigh(means: Sequence[Means], shares: Sequence[Share]) -> Means:
+    """The mean over all episodes from the means over each share; pytrees of scalars of the same structure."""
+    if len(means) == 1:
+        return means[0]
+    weights = [share.weight for share in shares]
+    whole: Means = jax.tree.map(lambda *all_: sum(w * mean for w, mean in zip(weights, all_, strict=True)), *means)
+    return whole

@@ -24,7 +24,7 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
 from omg.components.measure import Measure, always, take
-from omg.controllers.basic import Columns
+from omg.controllers.reading import SeatViews
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel
 
@@ -125,10 +125,10 @@ MEASURES: tuple[Measure[TestedSubgoals, Array], ...] = (
 
 
 def examine_subgoals(
-    model: SubgoalModel, batch: EpisodeBatch, columns: Columns, horizon: int, partners: int
+    model: SubgoalModel, batch: EpisodeBatch, views: SeatViews, horizon: int, partners: int
 ) -> dict[str, Array]:
     """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart."""
-    inputs = columns.model_inputs()
+    inputs = views.model_inputs()
     inference = model.unroll(inputs)
     length = lengths(batch)
     seen = inference.seen

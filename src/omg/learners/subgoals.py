@@ -1,4 +1,4 @@
-"""What learners with inferred subgoals share, whatever they learn with them.
+"""How the opponent model of inferred subgoals is trained, whatever the learner learns with them.
 
 For every step of a played episode, with E the frozen prior's encoding and s_{t+1} ... s_{t+H} the states that really
 came (the last one repeats past the end):
@@ -15,35 +15,36 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, Number, lengths, loss_mask, view_mask
+from omg.components import EpisodeBatch, Number, lengths, view_mask
 from omg.components.schedules import linear
-from omg.controllers.basic import Columns
-from omg.controllers.draw import TeamDraw
+from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import SeatViews
 from omg.errors import UserError
-from omg.learners.parts import part_keys, step_shares, weigh
-from omg.learners.prior import prior_loss, read_statistics
-from omg.learners.seats import ModelUpdate, SeatLearner
+from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
 from omg.learners.subgoal_measures import examine_subgoals
 from omg.modules.opponent_models.base import ModelInputs, OpponentModel
-from omg.modules.opponent_models.selection import pick_offset
-from omg.modules.opponent_models.subgoal import SubgoalModel
+from omg.modules.opponent_models.subgoal import SubgoalModel, pick_offset
 from omg.registry import ModelTraining
 
 if TYPE_CHECKING:
     from omg.config import Config
-    from omg.envs.base import EnvSpec
 
 VALUED_MODES = ("optimistic", "conservative")
 """Values of `subgoal_mode` that need V of all candidates."""
+Trained = TypeVar("Trained", bound=ModelState)
+CandidateValues = Callable[[Trained, BasicMAC, EpisodeBatch, SeatViews, Array, Array], Array]
+"""V(s_t, g) of all candidates by a learner's networks, [B, T, H, m]. Its arguments: the learner's state before the
+update; its player, with the opponent model as it is now; the episodes; the same as the seats that learn saw them; the
+subgoals [B, T+1, m, D] that the recurrent state is carried along; and the encodings [B, T+1+H, m, D] of all slots and
+what repeats behind them."""
 
 
 class Selection(NamedTuple):
@@ -59,136 +60,134 @@ class Selection(NamedTuple):
     """[B, T, m], highest minus lowest V of the candidates: how much the choice matters to the agent."""
 
 
-class SubgoalLearner(SeatLearner):
-    """The opponent model's part of a learner; stands before the learner of the agent among the base classes."""
+class SubgoalTraining(Generic[Trained]):
+    """Trains a `SubgoalModel` on states that are selected in hindsight by what they are worth to the learner."""
 
-    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+    examines = True
+
+    def __init__(self, config: Config, candidate_values: CandidateValues[Trained]):
         if config.model_part.training is not ModelTraining.SUBGOALS:
             raise UserError(f"am_model: got {config.am_model}, but a learner of subgoals trains omg_am.")
-        super().__init__(config, spec, team, partners)
-        self.examines = True
+        self.config = config
+        self.candidate_values = candidate_values
+        self.optimiser = optax.adam(config.am_lr)
         self.learns_prior = False
         """Whether the prior is learned along with everything else, because there is no pre-trained one."""
 
-    @abstractmethod
-    def _candidate_values(
-        self, state: Any, batch: EpisodeBatch, columns: Columns, inferred: Array, goals: Array, steps: int
-    ) -> Array:
-        """V(s_t, g) of all candidates, [B, T, H, m].
-
-        Args:
-            state: The learner's before the update.
-            batch: Played episodes.
-            columns: The same, as the seats that learn saw them.
-            inferred: [B, T+1, m, D], the subgoals that the recurrent state is carried along.
-            goals: [B, T+1+H, m, D], the encodings of all slots and what repeats behind them.
-            steps: T.
-        """
-
-    def trained(self, model: OpponentModel | None) -> Any:
-        """All of the model but the prior, unless that is learned along."""
+    def init(self, model: OpponentModel | None) -> optax.OptState:
+        """See `ModelTrainer.init`; of all of the model but the prior, unless that is learned along."""
         assert isinstance(model, SubgoalModel)
-        return model if self.learns_prior else model.with_prior(None)
+        return self.optimiser.init(model if self.learns_prior else model.with_prior(None))
 
-    def examine(self, state: Any, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
+    def examine(self, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, partners: int) -> dict[str, Array]:
         """What the inferred subgoals say about the future and about the others; see `subgoal_measures`."""
-        columns = state.mac.columns(batch, self.main_seats(batch))
-        model = state.mac.opponent_model
-        assert isinstance(model, SubgoalModel)
-        return examine_subgoals(model, batch, columns, self.config.omg_horizon, self.partners)
+        assert isinstance(mac.opponent_model, SubgoalModel)
+        return examine_subgoals(mac.opponent_model, batch, views, self.config.omg_horizon, partners)
 
-    def _learn_model(
-        self,
-        state: Any,
-        parts: Sequence[EpisodeBatch],
-        columns: Sequence[Columns],
-        t_env: Number,
-        key: Array | None,
-    ) -> ModelUpdate:
+    def update(self, state: Trained, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:
+        """See `ModelTrainer.update`."""
         model = state.mac.opponent_model
         assert isinstance(model, SubgoalModel)
         assert key is not None
-        keys, shares = part_keys(key, len(parts)), step_shares(parts)
+        keys = [key] if len(shares) == 1 else list(jax.random.split(key, len(shares)))
+        inputs = [share.views.model_inputs() for share in shares]
+        prior = model.prior
         if self.learns_prior:
-            for batch, each in zip(parts, columns, strict=True):
-                model = model.with_prior(read_statistics(model.prior, each.model_inputs().seen, batch))
+            for share, each in zip(shares, inputs, strict=True):
+                prior = prior.counting(each.seen, view_mask(share.batch))
+            model = model.with_prior(prior)
 
         def loss(trained: SubgoalModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
-            whole = trained if self.learns_prior else trained.with_prior(model.prior)
-            player = lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=whole))
-            given = zip(parts, columns, keys, strict=True)
-            learned = [self._part_loss(whole, state._replace(mac=player), *part, t_env) for part in given]
+            whole = trained if self.learns_prior else trained.with_prior(prior)
+            given = zip(shares, inputs, keys, strict=True)
+            learned = [self._share_loss(whole, state, *each, t_env) for each in given]
             value, metrics = weigh([means for means, _ in learned], shares)
             return value, (tuple(features for _, features in learned), metrics)
 
-        trained = self.trained(model)
+        trained = model if self.learns_prior else model.with_prior(None)
         (_, (features, metrics)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
-        steps, opt_state = self.model_optimiser.update(gradients, state.model_opt_state)
+        steps, opt_state = self.optimiser.update(gradients, state.model_opt_state)
         trained = optax.apply_updates(trained, steps)
-        changed = trained if self.learns_prior else trained.with_prior(model.prior)
-        return ModelUpdate(changed, opt_state, tuple(state.mac.control(each) for each in features), metrics)
+        changed = trained if self.learns_prior else trained.with_prior(prior)
+        return ModelUpdate(changed, opt_state, tuple(state.mac.reading.control(each) for each in features), metrics)
 
-    def _part_loss(
-        self, model: SubgoalModel, state: Any, batch: EpisodeBatch, columns: Columns, key: Array, t_env: Number
+    def _share_loss(
+        self, model: SubgoalModel, state: Trained, share: Share, inputs: ModelInputs, key: Array, t_env: Number
     ) -> tuple[tuple[Array, dict[str, Array]], Array]:
-        """Of one part of a batch: the model's loss with the metrics, and the subgoals that Q learns with.
+        """Of some of the episodes: the model's loss with the metrics, and the subgoals that the agent learns with.
 
         Args:
             model: What is trained.
-            state: The learner's before the update, with the same model, detached.
-            batch: Played episodes.
-            columns: The same, as the seats that learn saw them.
+            state: The learner's before the update.
+            share: Played episodes.
+            inputs: What the model reads of them.
             key: Consumed.
             t_env: Environment steps so far.
         """
-        config = self.config
+        config, mask = self.config, share.mask
         infer_key, select_key, mix_key, loss_key, prior_key = jax.random.split(key, 5)
-        inputs, mask = self._hide_actions(columns.model_inputs(), jax.random.fold_in(key, 5)), loss_mask(batch)
+        if config.omg_action_dropout:
+            # A share of the others' last actions is hidden, other ones for every seat and step.
+            shape = (*inputs.seen.shape[:-1], inputs.last_actions.shape[-1])
+            hidden = jax.random.bernoulli(jax.random.fold_in(key, 5), config.omg_action_dropout, shape)
+            inputs = inputs._replace(concealed=hidden)
         posterior = model.unroll(inputs)
-        # What Q learns with, and what the selector carries its memory along, come from the same pass.
+        # What the agent learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
-        selection = self.select(state, batch, columns, inferred, select_key)
+        selection = self.select(model, state, share, inferred, select_key)
         played = jax.tree.map(lambda values: values[:, :-1], posterior)
         value, metrics = model.subgoal_loss(
             played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
         )
         if self.learns_prior:
-            prior_value, prior_metrics = prior_loss(
-                model.prior, inputs.seen, view_mask(batch), config.prior_kl_weight, prior_key
+            prior_value, prior_metrics = model.prior.loss(
+                inputs.seen, view_mask(share.batch), config.prior_kl_weight, prior_key
             )
             value, metrics = value + prior_value, metrics | prior_metrics
-        features, share = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
-        metrics |= {"omg_selected_share": share, **selection_metrics(selection, mask[..., None], config.omg_horizon)}
+        features, selected = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
+        metrics |= {"omg_selected_share": selected, **selection_metrics(selection, mask[..., None], config.omg_horizon)}
         return (value, metrics), features
 
-    def _hide_actions(self, inputs: ModelInputs, key: Array) -> ModelInputs:
-        """Hides a share of the others' last actions (`omg_action_dropout`), other ones for every seat and step."""
-        share = self.config.omg_action_dropout
-        if not share:
-            return inputs
-        shape = (*inputs.seen.shape[:-1], inputs.last_actions.shape[-1])
-        return inputs._replace(hidden=jax.random.bernoulli(key, share, shape))
-
-    def select(self, state: Any, batch: EpisodeBatch, columns: Columns, inferred: Array, key: Array) -> Selection:
+    def select(self, model: SubgoalModel, state: Trained, share: Share, inferred: Array, key: Array) -> Selection:
         """Picks for every step which of the coming states its subgoal is.
 
         Args:
+            model: The opponent model as it is now.
             state: The learner's before the update.
-            batch: Played episodes.
-            columns: The same, as the seats that learn saw them.
+            share: Played episodes.
             inferred: [B, T+1, m, D], the subgoals that the recurrent state is carried along.
             key: For `subgoal_mode: random`.
         """
-        config, model = self.config, state.mac.opponent_model
-        assert isinstance(model, SubgoalModel)
-        horizon, steps = config.omg_horizon, batch.actions.shape[1] - 1
-        seen = columns.model_inputs().seen
-        length = lengths(batch)[:, None]
-        mean, log_var = (past_the_end(values, length, horizon) for values in model.prior.encode(seen))
+        config = self.config
+        model = lax.stop_gradient(model)
+        length, seen = lengths(share.batch)[:, None], share.views.model_inputs().seen
+        mean, log_var = (past_the_end(each, length, config.omg_horizon) for each in model.prior.encode(seen))
         values = None
         if config.subgoal_mode in VALUED_MODES:
-            values = self._candidate_values(state, batch, columns, inferred, mean, steps)
-        return select_goals(config, (mean, log_var), values, self.seats, length, key)
+            player = lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=model))
+            values = self.candidate_values(state, player, share.batch, share.views, inferred, mean)
+        return select_goals(config, (mean, log_var), values, seen.shape[2], length, key)
+
+
+class PriorTraining(Protocol):
+    """Trains opponent models that need a prior."""
+
+    learns_prior: bool
+
+
+class SubgoalLearner:
+    """What learners have in common that train a model of subgoals: they may learn its prior along."""
+
+    training: PriorTraining
+
+    @property
+    def learns_prior(self) -> bool:
+        """Whether the prior is learned along with everything else, because there is no pre-trained one."""
+        return self.training.learns_prior
+
+    @learns_prior.setter
+    def learns_prior(self, learns: bool) -> None:
+        self.training.learns_prior = learns
 
 
 def select_goals(

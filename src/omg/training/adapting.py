@@ -187,4 +187,4 @@ def _linear(layer: Linear, weight: Array, bias: Array) -> Linear:
 
 def _reads_state(player: Any) -> bool:
     """Whether the state is a player's view, and not something it reads the game off."""
-    return isinstance(player, BasicMAC) and player.obs_is_state
+    return isinstance(player, BasicMAC) and player.reading.obs_is_state

@@ -29,6 +29,7 @@ from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
 from omg.learners.base import S
+from omg.learners.subgoals import SubgoalLearner
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
 from omg.training.program import Program
@@ -210,7 +211,7 @@ class EncounterProgram(Program[PyTree]):
         super().__init__(
             config, env, team=team, collector=partial(EncounterCollector, frozen=self.frozen, player=player)
         )
-        if hasattr(self.learner, "learns_prior"):
+        if isinstance(self.learner, SubgoalLearner):
             # The agent has the prior that it was trained with.
             self.learner.learns_prior = False
 

@@ -24,7 +24,6 @@ from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.base import Learner, S
-from omg.learners.hop_plus import HOPPlusLearner
 from omg.learners.subgoals import SubgoalLearner
 from omg.modules.opponent_models.prior import Prior
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
@@ -90,7 +89,7 @@ class Program(Generic[S]):
         self._check_adapters()
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
         self.learned = starting_learner(config, self.learner, config.seeds)
-        if isinstance(self.learner, SubgoalLearner | HOPPlusLearner):
+        if isinstance(self.learner, SubgoalLearner):
             self.learner.learns_prior = self.prior is None
         seating = Seating(config, self.env, self.learner, self.team)
         self.learner_watches = seating.watches

@@ -1,6 +1,6 @@
 """Opponent models: what tells an agent about the other players.
 
-A new one is a module class that satisfies `base.OpponentModel` and is built as `Class(sizes: ModelSizes, key=key)`.
+A new one is a subclass of `base.SupervisedModel` and is built as `Class(sizes: ModelSizes, key=key)`.
 Add its line to OPPONENT_MODELS; its name is then a value of the configuration key `am_model`.
 """
 

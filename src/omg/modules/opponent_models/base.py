@@ -2,18 +2,22 @@
 
 A model is used in two ways that give the same features: `infer` step by step while acting, `unroll` over whole played
 sequences while learning. Letters in shapes: B episodes, T time slots, m seats that have a model, A seats of the game,
-O what one seat sees (its observation, or the state), U actions, F features, D features of a subgoal.
+O what one seat sees (its observation, or the state), U actions, F features, D features of a subgoal, W width of a
+recurrent state.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.maps import MapShape
+from omg.types import PyTree
 
 
 class ModelSizes(NamedTuple):
@@ -37,7 +41,7 @@ class ModelSizes(NamedTuple):
     """`omg_am`: what it reads of the others' last actions, `each`, `counts` or `none`."""
     residual: bool = False
     """`omg_am`: whether what is inferred is added to the prior's encoding of the present view."""
-    shown: str = "code"
+    subgoal_feature: str = "code"
     """`omg_am`: how the agent is shown a subgoal, as its `code` or as the `view` it stands for."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
@@ -59,37 +63,39 @@ class ModelInputs(NamedTuple):
     seats: Array
     """Integers, broadcastable to [..., m]."""
     players: Array | None = None
-    """[..., A] integers, the pool member in every seat (-1: the learning algorithm); only for `identity_am`."""
-    hidden: Array | None = None
-    """[..., m, A] truth values, whose last actions a seat cannot see; None: it sees all. Only for `omg_am`."""
+    """[..., A] integers, the pool member in every seat (-1: the learning algorithm); None unless it is told."""
+    concealed: Array | None = None
+    """[..., m, A] truth values, whose last actions a seat is not to see; None: it sees all. Only for `omg_am`."""
 
 
-class ModelTargets(NamedTuple):
-    """What the others really did, known after the episode."""
+class OpponentModel(eqx.Module):
+    """A network, i.e. a pytree whose leaves are all float arrays, built as `Class(sizes, key=key)`."""
 
-    obs: Array
-    """[B, T, A, O] observations of all seats, or of the learning seats alone where the model does not need them."""
-    actions: Array
-    """[B, T, A] integers."""
-    seats: Array
-    """[B, m]."""
+    sizes: ModelSizes = eqx.field(static=True)
 
-
-class OpponentModel(Protocol):
-    """A network, i.e. a pytree whose leaves are all float arrays."""
-
-    sizes: ModelSizes
+    def __init__(self, sizes: ModelSizes, *, key: Array):
+        self.sizes = sizes
 
     @property
+    @abstractmethod
     def feature_dim(self) -> int:
         """Width F of the features."""
-        ...
 
-    def initial(self, batch: int, seats: int) -> Any:
+    @property
+    def shown_dim(self) -> int:
+        """Width of the features as the agent reads them."""
+        return self.feature_dim
+
+    def shown(self, features: Array) -> Array:
+        """Features [..., F], inferred or tried, as the agent reads them, [..., `shown_dim`]; here as they are."""
+        return features
+
+    @abstractmethod
+    def initial(self, batch: int, seats: int) -> PyTree:
         """Memory before the first step; every leaf has the leading axes [B, m]."""
-        ...
 
-    def infer(self, inputs: ModelInputs, memory: Any, key: Array | None) -> tuple[Array, Any, dict[str, Array]]:
+    @abstractmethod
+    def infer(self, inputs: ModelInputs, memory: PyTree, key: Array | None) -> tuple[Array, PyTree, dict[str, Array]]:
         """One step.
 
         Args:
@@ -100,32 +106,60 @@ class OpponentModel(Protocol):
         Returns:
             Features [B, m, F], the new memory, and what is to be stored with the step (name -> [B, m, ...]).
         """
-        ...
 
-    def unroll(self, inputs: ModelInputs) -> Any:
+    @abstractmethod
+    def unroll(self, inputs: ModelInputs) -> PyTree:
         """The whole sequence at once: inputs [B, T, m, ...] -> the model's own pytree, [B, T, m, ...]."""
-        ...
 
-    def features(self, inference: Any, key: Array | None) -> Array:
-        """Features [B, T, m, F] of what `unroll` returned."""
-        ...
+    @abstractmethod
+    def features(self, inference: PyTree, key: Array | None) -> Array:
+        """Features [B, T, m, F] of what `unroll` returned; drawn with a key, where the model draws, means without.
+
+        They must be detached: the loss of the agent never trains the model.
+        """
 
 
-class SupervisedModel(OpponentModel, Protocol):
-    """A model that learns from what the others did, and from nothing else; `omg_am` needs the learner's selection."""
+class ModelTargets(NamedTuple):
+    """What the others really saw and did, known after the episode."""
 
-    def loss(self, inference: Any, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
+    obs: Array
+    """[B, T, A, O] observations of all seats, with `stores_others`; else of the learning seats alone."""
+    actions: Array
+    """[B, T, A] integers."""
+    seats: Array
+    """[B, m]."""
+
+
+class ActionTargets(NamedTuple):
+    """What the others really did, known after the episode."""
+
+    actions: Array
+    """[B, T, A] integers."""
+    seats: Array
+    """[B, m]."""
+
+
+class SupervisedModel(OpponentModel):
+    """A model that learns by a loss of its own from what was played; `omg_am` needs the learner's selection besides."""
+
+    targets: ClassVar[type[NamedTuple]]
+    """A NamedTuple class whose fields name what of the played episodes the loss is given: any of `obs`, `avail`,
+    `actions`, `reward` and `terminated` (of the T steps, as in an `EpisodeBatch`; the first two of all seats with
+    `stores_others`, else of the learning seats alone), `players` [B, A], and `seats` [B, m], the seats that learn."""
+
+    @abstractmethod
+    def loss(self, inference: PyTree, targets: PyTree, mask: Array, key: Array) -> tuple[Array, dict[str, Array]]:
         """What the model learns from.
 
         Args:
             inference: From `unroll`, cut to the T steps that were played.
-            targets: Of those steps.
+            targets: Of those steps, as the class attribute `targets` declares them.
             mask: [B, T] of zeros and ones.
+            key: Randomness of models that draw while they learn.
 
         Returns:
             The loss to be lowered, and metrics by name; float32 scalars.
         """
-        ...
 
 
 def own_action(last_actions: Array, seats: Array) -> Array:

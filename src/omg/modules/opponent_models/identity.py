@@ -6,21 +6,23 @@ model of the others can be expected to gain more.
 
 from __future__ import annotations
 
-import equinox as eqx
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets
+from omg.modules.opponent_models.base import ModelInputs, SupervisedModel
 
 
-class IdentityModel(eqx.Module):
+class NoTargets(NamedTuple):
+    """Nothing of what was played."""
+
+
+class IdentityModel(SupervisedModel):
     """For every pool member, the share of the other seats it has; nothing is learned."""
 
-    sizes: ModelSizes = eqx.field(static=True)
-
-    def __init__(self, sizes: ModelSizes, *, key: Array):
-        self.sizes = sizes
+    targets = NoTargets
 
     @property
     def feature_dim(self) -> int:
@@ -45,6 +47,6 @@ class IdentityModel(eqx.Module):
         """The shares."""
         return inference
 
-    def loss(self, inference: Array, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
+    def loss(self, inference: Array, targets: NoTargets, mask: Array, key: Array) -> tuple[Array, dict[str, Array]]:
         """Nothing to learn: 0."""
         return jnp.zeros(()), {"am_loss": jnp.zeros(())}

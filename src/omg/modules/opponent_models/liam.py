@@ -6,7 +6,6 @@ every other seat saw (mean squared error) and did (cross-entropy) in the same st
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -16,6 +15,7 @@ from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
     ModelTargets,
+    SupervisedModel,
     action_loss,
     mean_over,
     others_of,
@@ -24,22 +24,23 @@ from omg.modules.opponent_models.base import (
 from omg.modules.recurrent import gru_cell, unroll_rows
 
 
-class LIAMModel(eqx.Module):
+class LIAMModel(SupervisedModel):
     """Recurrent encoder of the own seat's history, decoder of everybody else's present."""
 
     embed: Linear
-    """[O + U, H]; rows in the order seen, own last action."""
+    """[O + U, W]; rows in the order seen, own last action."""
     input_gates: Linear
     hidden_gates: Linear
     encode: Linear
-    """[H, F]."""
+    """[W, F]."""
     decode: Linear
-    """[F, H]."""
+    """[F, W]."""
     others_obs: Linear
-    """[H, (A-1) * observation]."""
+    """[W, (A-1) * observation]."""
     others_actions: Linear
-    """[H, (A-1) * U]."""
-    sizes: ModelSizes = eqx.field(static=True)
+    """[W, (A-1) * U]."""
+
+    targets = ModelTargets
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = jax.random.split(key, 7)
@@ -59,7 +60,7 @@ class LIAMModel(eqx.Module):
         return self.sizes.feature_dim
 
     def initial(self, batch: int, seats: int) -> Array:
-        """Zeros, [B, m, H]."""
+        """Zeros, [B, m, W]."""
         return jnp.zeros((batch, seats, self.sizes.hidden_dim))
 
     def infer(self, inputs: ModelInputs, memory: Array, key: Array | None) -> tuple[Array, Array, dict[str, Array]]:
@@ -77,7 +78,7 @@ class LIAMModel(eqx.Module):
         """The embeddings, detached: the loss of the agent never trains the model."""
         return jax.lax.stop_gradient(inference)
 
-    def loss(self, inference: Array, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
+    def loss(self, inference: Array, targets: ModelTargets, mask: Array, key: Array) -> tuple[Array, dict[str, Array]]:
         """Reconstruction of the others' observations plus cross-entropy on their actions.
 
         Metrics: `am_loss` (the sum), `am_obs_loss`, `am_action_loss`, `am_action_accuracy`.
@@ -92,7 +93,7 @@ class LIAMModel(eqx.Module):
         return obs_loss + loss, {"am_loss": obs_loss + loss, **metrics}
 
     def _gates(self, inputs: ModelInputs) -> Array:
-        """Input projections of the recurrent unit, [..., m, 3H]."""
+        """Input projections of the recurrent unit, [..., m, 3W]."""
         width = self.sizes.seen_dim
         own = select_rows(self.embed.weight[width:], own_action(inputs.last_actions, inputs.seats))
         return self.input_gates(jax.nn.relu(rows_times(inputs.seen, self.embed.weight[:width]) + own + self.embed.bias))

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.layers import Linear
 from omg.modules.opponent_models.base import (
+    ActionTargets,
     ModelInputs,
     ModelSizes,
-    ModelTargets,
+    SupervisedModel,
     action_loss,
     others_of,
     others_one_hot,
@@ -35,13 +35,14 @@ class NaiveInference(NamedTuple):
     """[B, T, m, A-1, U]."""
 
 
-class NaiveModel(eqx.Module):
+class NaiveModel(SupervisedModel):
     """Linear -> ReLU -> Linear -> ReLU -> logits, without memory."""
 
     fc1: Linear
     fc2: Linear
     actions: Linear
-    sizes: ModelSizes = eqx.field(static=True)
+
+    targets = ActionTargets
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = jax.random.split(key, 3)
@@ -84,7 +85,9 @@ class NaiveModel(eqx.Module):
             values = inference.embedding
         return jax.lax.stop_gradient(values)
 
-    def loss(self, inference: NaiveInference, targets: ModelTargets, mask: Array) -> tuple[Array, dict[str, Array]]:
+    def loss(
+        self, inference: NaiveInference, targets: ActionTargets, mask: Array, key: Array
+    ) -> tuple[Array, dict[str, Array]]:
         """Cross-entropy on the others' actions; metrics `am_loss`, `am_action_accuracy`."""
         loss, accuracy = action_loss(inference.logits, others_of(targets.actions, targets.seats), mask)
         return loss, {"am_loss": loss, "am_action_accuracy": accuracy}

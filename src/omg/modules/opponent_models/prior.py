@@ -9,6 +9,9 @@ are reconstructed as bits, by their cross-entropy. Nothing is brought to another
 and 1. Beside the bits it counts *where* the pieces of each picture are (`place_cross_entropy`). By bits alone a player,
 one of a picture's many cells, hardly weighs anything beside the obstacles: after 2,000 steps on the stag hunt such a
 prior named a player's cell hardly better than chance, and with places it did in more than half of all views.
+
+Codes are diagonal normal distributions given by mean and logarithm of the variance; what is reckoned with them stands
+at the end.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from jax import Array
 
 from omg.modules.layers import Linear
 from omg.modules.maps import SEARCHED_FILTERS, MapEncoder, MapShape, encoded_dim
-from omg.modules.opponent_models.gaussians import bounded
+from omg.modules.opponent_models.base import mean_over
 
+LOWEST_LOG_VAR, HIGHEST_LOG_VAR = -8.0, 4.0
+"""A network's output is kept between these, so that no divergence is infinite."""
 _SMALLEST_DEVIATION = 1e-2
 """Features that vary less than this count as constant and are not blown up."""
 
@@ -98,13 +103,37 @@ class Prior(eqx.Module):
         """Of the binary map that views begin with; None for views that are plain numbers."""
         return self.maps.shape
 
+    def loss(self, seen: Array, mask: Array, weight: float, key: Array) -> tuple[Array, dict[str, Array]]:
+        """What the prior learns from: reconstruction + weight * KL(encoding || N(0, 1)), means over views.
+
+        Args:
+            seen: [B, T, m, O] views in original units.
+            mask: [B, T] of zeros and ones.
+            weight: Of the divergence.
+            key: Of the drawn subgoals.
+
+        Returns:
+            The loss, and metrics `prior_loss`, `prior_reconstruction`, `prior_kl`.
+        """
+        mean, log_var = self.encode(seen)
+        reconstruction = mean_over(self.reconstruction(sample(mean, log_var, key), seen), mask)
+        kl = mean_over(kl_to_standard(mean, log_var), mask)
+        loss = reconstruction + weight * kl
+        return loss, {"prior_loss": loss, "prior_reconstruction": reconstruction, "prior_kl": kl}
+
+    def counting(self, seen: Array, mask: Array) -> Prior:
+        """The prior with views [B, T, m, O] counted into its input statistics, where the mask [B, T] is one."""
+        rows = seen.reshape(-1, seen.shape[-1])
+        weight = jnp.broadcast_to(mask[..., None], seen.shape[:-1]).reshape(-1)
+        return self.with_statistics(self.statistics.add(rows, weight))
+
     def with_statistics(self, statistics: InputStatistics) -> Prior:
         """The same networks with other input statistics."""
         return eqx.tree_at(lambda prior: prior.statistics, self, statistics)
 
     def normalise(self, seen: Array) -> Array:
         """From original to normalised units, [..., O]; bits stay what they are."""
-        if self.map_shape is not None:
+        if self.maps.shape is not None:
             return seen
         mean, deviation = self.scale()
         return (seen - mean) / deviation
@@ -116,14 +145,15 @@ class Prior(eqx.Module):
         mean, deviation = self.scale()
         return normalised * deviation + mean
 
-    def encode(self, seen: Array) -> tuple[Array, Array]:
-        """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each."""
-        return self.encode_normalised(self.normalise(seen))
+    def encode(self, seen: Array, *, normalised: bool = False) -> tuple[Array, Array]:
+        """Mean and log variance of the subgoal that stands for a view: [..., O] -> [..., D] each.
 
-    def encode_normalised(self, seen: Array) -> tuple[Array, Array]:
-        """The same of a view in normalised units."""
-        hidden = _through(self.encoder, self.maps(seen))
-        return self.mean_head(hidden), bounded(self.log_var_head(hidden))
+        Args:
+            seen: In original units.
+            normalised: Or rather in normalised ones.
+        """
+        hidden = _through(self.encoder, self.maps(seen if normalised else self.normalise(seen)))
+        return self.mean_head(hidden), jnp.clip(self.log_var_head(hidden), LOWEST_LOG_VAR, HIGHEST_LOG_VAR)
 
     def decode_normalised(self, subgoal: Array) -> Array:
         """The view a subgoal stands for, in normalised units: [..., D] -> [..., O]; of bits the chance to be set."""
@@ -136,11 +166,11 @@ class Prior(eqx.Module):
         The squared error in normalised units; of bits the cross-entropy in nats, and added to it that of the places
         in each picture, divided by the cells.
         """
-        rebuilt = self.output(_through(self.decoder, subgoal))
-        if self.map_shape is None:
+        rebuilt, shape = self.output(_through(self.decoder, subgoal)), self.maps.shape
+        if shape is None:
             return ((rebuilt - self.normalise(seen)) ** 2).mean(axis=-1)
-        _, height, width = self.map_shape
-        places = place_cross_entropy(rebuilt, seen, self.map_shape).sum(axis=-1)
+        _, height, width = shape
+        places = place_cross_entropy(rebuilt, seen, shape).sum(axis=-1)
         return bit_cross_entropy(rebuilt, seen).mean(axis=-1) + places / (height * width)
 
     def decode(self, subgoal: Array) -> Array:
@@ -188,3 +218,19 @@ def _through(layers: tuple[Linear, ...], x: Array) -> Array:
     for layer in layers:
         x = jax.nn.leaky_relu(layer(x))
     return x
+
+
+def sample(mean: Array, log_var: Array, key: Array) -> Array:
+    """One draw each, differentiable by mean and log_var: [..., D] -> [..., D]."""
+    return mean + jnp.exp(0.5 * log_var) * jax.random.normal(key, mean.shape)
+
+
+def kl_to_standard(mean: Array, log_var: Array) -> Array:
+    """KL(N(mean, var) || N(0, 1)) summed over the last axis: [..., D] -> [...]."""
+    return 0.5 * (mean**2 + jnp.exp(log_var) - 1.0 - log_var).sum(axis=-1)
+
+
+def kl_between(mean: Array, log_var: Array, other_mean: Array, other_log_var: Array) -> Array:
+    """KL(N(mean, var) || N(other_mean, other_var)) summed over the last axis: [..., D] -> [...]."""
+    spread = jnp.exp(log_var - other_log_var) + (mean - other_mean) ** 2 * jnp.exp(-other_log_var)
+    return 0.5 * (spread - 1.0 + other_log_var - log_var).sum(axis=-1)

@@ -26,12 +26,19 @@ from omg.modules.maps import SEARCHED_FILTERS, MapEncoder, encoded_dim
 from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
+    OpponentModel,
     mean_over,
     others_one_hot,
     own_action,
 )
-from omg.modules.opponent_models.gaussians import LOWEST_LOG_VAR, bounded, kl_between, sample
-from omg.modules.opponent_models.prior import Prior, bit_cross_entropy
+from omg.modules.opponent_models.prior import (
+    HIGHEST_LOG_VAR,
+    LOWEST_LOG_VAR,
+    Prior,
+    bit_cross_entropy,
+    kl_between,
+    sample,
+)
 from omg.modules.recurrent import gru_cell, unroll_rows
 
 EMBEDDING = 32
@@ -42,7 +49,7 @@ class SubgoalMemory(NamedTuple):
     """What the model remembers between two steps."""
 
     hidden: Array
-    """[B, m, H] summary of the history."""
+    """[B, m, W] summary of the history."""
     seen: Array
     """[B, m, O] view of the step before ([B, m, 32], embedded, where it begins with a map); zeros at the start."""
 
@@ -57,31 +64,30 @@ class SubgoalInference(NamedTuple):
     embedding: Array
     """[B, T, m, 32], the embedded present view."""
     condition: Array
-    """[B, T, m, H], the summary of the history."""
+    """[B, T, m, W], the summary of the history."""
     seen: Array
     """[B, T, m, O], the present view in normalised units."""
 
 
-class SubgoalModel(eqx.Module):
+class SubgoalModel(OpponentModel):
     """The inference model and the frozen prior whose space its subgoals live in; D below is the width of all."""
 
     prior: Prior
     embed: Linear
     """[O, 32], the present view; behind its convolutions, if it begins with a map."""
     input_gates: Linear
-    """[O + A * U + U, 3H]; rows in the order last view (or its embedding), others' last actions, own last action. For
+    """[O + A * U + U, 3W]; rows in the order last view (or its embedding), others' last actions, own last action. For
     the others there are U rows where their actions are counted, and none where they are not read."""
     hidden_gates: Linear
-    """[H, 3H]."""
+    """[W, 3W]."""
     mean_head: Linear
-    """[32 + H, D]."""
+    """[32 + W, D]."""
     log_var_head: Linear
-    """[32 + H, D]."""
+    """[32 + W, D]."""
     decoder: Linear
-    """[D + H, 32] or [D + H, O]."""
+    """[D + W, 32] or [D + W, O]."""
     maps: MapEncoder
     """Of the map that views begin with; nothing where they are plain numbers."""
-    sizes: ModelSizes = eqx.field(static=True)
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = jax.random.split(key, 7)
@@ -107,13 +113,13 @@ class SubgoalModel(eqx.Module):
     @property
     def shown_dim(self) -> int:
         """Width of what the agent is shown."""
-        return self.feature_dim if self.sizes.shown == "code" else self.sizes.seen_dim
+        return self.feature_dim if self.sizes.subgoal_feature == "code" else self.sizes.seen_dim
 
-    def shown(self, subgoals: Array) -> Array:
+    def shown(self, features: Array) -> Array:
         """Subgoals as the agent reads them: [..., D] as they are, or the views they stand for, normalised, [..., O]."""
-        if self.sizes.shown == "code":
-            return subgoals
-        return jax.lax.stop_gradient(self.prior.decode_normalised(subgoals))
+        if self.sizes.subgoal_feature == "code":
+            return features
+        return jax.lax.stop_gradient(self.prior.decode_normalised(features))
 
     def with_prior(self, prior: Prior | None) -> SubgoalModel:
         """The same inference model with another prior; None takes it out, so that an optimiser leaves it alone."""
@@ -129,19 +135,17 @@ class SubgoalModel(eqx.Module):
         self, inputs: ModelInputs, memory: SubgoalMemory, key: Array | None
     ) -> tuple[Array, SubgoalMemory, dict[str, Array]]:
         """See `OpponentModel.infer`; stores `infer_mu` and `infer_log_var`, [B, m, D] each."""
-        seen = self._normalised(inputs.seen)
-        embedding = self._embedded(seen)
+        seen, embedding, remembered = self._look(inputs.seen)
         gates = self._gates(memory.seen, inputs)
         hidden = gru_cell(gates, memory.hidden, self.hidden_gates.weight, self.hidden_gates.bias)
         found = self._posterior(seen, embedding, hidden)
         record = {"infer_mu": found.mean, "infer_log_var": found.log_var}
-        return self.features(found, key), SubgoalMemory(hidden, self._remembered(seen, embedding)), record
+        return self.features(found, key), SubgoalMemory(hidden, remembered), record
 
     def unroll(self, inputs: ModelInputs) -> SubgoalInference:
         """[B, T, m, O] -> distributions over subgoals [B, T, m, D] and what they were made from."""
-        seen = self._normalised(inputs.seen)
-        embedding = self._embedded(seen)
-        before = jnp.pad(self._remembered(seen, embedding)[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0)))
+        seen, embedding, remembered = self._look(inputs.seen)
+        before = jnp.pad(remembered[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0)))
         start = jnp.zeros((*seen.shape[:1], seen.shape[2], self.sizes.hidden_dim))
         condition = unroll_rows(self._gates(before, inputs), start, self.hidden_gates.weight, self.hidden_gates.bias)
         return self._posterior(seen, embedding, condition)
@@ -181,10 +185,12 @@ class SubgoalModel(eqx.Module):
             `goal_mean`. Metrics: `am_loss`, `am_kl`, `am_reconstruction`, `am_goal_distance` (mean squared distance of
             the inferred mean to the goal's).
         """
-        goal_mean, goal_log_var = jax.lax.stop_gradient((goal_mean, goal_log_var))
-        counted = mask if known is None else known
-        parts = [self._each_subgoal(values, known) for values in (inference.mean, goal_mean)]
-        distance = mean_over((parts[0] - parts[1]) ** 2, counted)
+        inferred, goal = (inference.mean, inference.log_var), jax.lax.stop_gradient((goal_mean, goal_log_var))
+        counted = mask
+        if known is not None:
+            counted, apart = known, (*known.shape, self.sizes.feature_dim)
+            inferred, goal = jax.tree.map(lambda values: values.reshape(apart), (inferred, goal))
+        distance = mean_over((inferred[0] - goal[0]) ** 2, counted)
         if self.sizes.inference == "mlp":
             zero = jnp.zeros(())
             return distance, {
@@ -195,9 +201,15 @@ class SubgoalModel(eqx.Module):
             }
         drawn = sample(inference.mean, inference.log_var, key)
         rebuilt = self.decoder(jnp.concatenate([drawn, inference.condition], axis=-1))
-        reconstruction = mean_over(self._reconstruction(rebuilt, inference), mask)
-        spreads = [self._each_subgoal(values, known) for values in (inference.log_var, goal_log_var)]
-        kl = mean_over(kl_between(parts[0], spreads[0], parts[1], spreads[1]), counted)
+        if self.sizes.reconstruct == "embedding":
+            # An embedding that could move towards its own reconstruction would shrink to nothing.
+            error = (rebuilt - jax.lax.stop_gradient(inference.embedding)) ** 2
+        elif self.sizes.map_shape is not None:
+            error = bit_cross_entropy(rebuilt, inference.seen)
+        else:
+            error = (rebuilt - inference.seen) ** 2
+        reconstruction = mean_over(error, mask)
+        kl = mean_over(kl_between(*inferred, *goal), counted)
         loss = reconstruction + weight * kl
         return loss, {
             "am_loss": loss,
@@ -206,55 +218,78 @@ class SubgoalModel(eqx.Module):
             "am_goal_distance": distance,
         }
 
-    def _reconstruction(self, rebuilt: Array, inference: SubgoalInference) -> Array:
-        """The error of every feature that the decoder rebuilt."""
-        if self.sizes.reconstruct == "embedding":
-            # An embedding that could move towards its own reconstruction would shrink to nothing.
-            return (rebuilt - jax.lax.stop_gradient(inference.embedding)) ** 2
-        if self.sizes.map_shape is not None:
-            return bit_cross_entropy(rebuilt, inference.seen)
-        return (rebuilt - inference.seen) ** 2
-
-    def _each_subgoal(self, values: Array, known: Array | None) -> Array:
-        """Subgoals apart, [B, T, J, D / J], where they count one by one; else as they are, [B, T, m, D]."""
-        return values if known is None else values.reshape(*known.shape, self.sizes.feature_dim)
-
-    def _normalised(self, seen: Array) -> Array:
-        # Bits need no statistics, so that a model of maps works without its prior.
-        return seen if self.sizes.map_shape is not None else self.prior.normalise(seen)
-
-    def _embedded(self, seen: Array) -> Array:
-        return jax.nn.relu(self.embed(self.maps(seen)))
-
-    def _remembered(self, seen: Array, embedding: Array) -> Array:
-        """What of a view the recurrent unit gets in the next step."""
-        return seen if self.sizes.map_shape is None else embedding
-
     def _remembered_dim(self) -> int:
         return self.sizes.seen_dim if self.sizes.map_shape is None else EMBEDDING
 
-    def _gates(self, before: Array, inputs: ModelInputs) -> Array:
-        """Input projections of the recurrent unit, [..., m, 3H], zeros going in at the first step."""
-        own = jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), self.sizes.n_actions)
-        return self.input_gates(jnp.concatenate([before, *self._others_actions(inputs), own], axis=-1))
+    def _look(self, seen: Array) -> tuple[Array, Array, Array]:
+        """Of views [..., O]: normalised, embedded [..., 32], and what the recurrent unit gets in the next step."""
+        mapped = self.sizes.map_shape is not None
+        # Bits need no statistics, so that a model of maps works without its prior.
+        seen = seen if mapped else self.prior.normalise(seen)
+        embedding = jax.nn.relu(self.embed(self.maps(seen)))
+        return seen, embedding, embedding if mapped else seen
 
-    def _others_actions(self, inputs: ModelInputs) -> tuple[Array, ...]:
-        """The others' last actions as the model reads them, [..., m, A * U] or [..., m, U]; nothing if it does not."""
-        if self.sizes.actions == "none":
-            return ()
-        each = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
-        by_seat = each.reshape(*each.shape[:-1], self.sizes.n_agents, self.sizes.n_actions)
-        if inputs.hidden is not None:
-            by_seat = jnp.where(inputs.hidden[..., None], 0.0, by_seat)
-        return (by_seat.reshape(each.shape) if self.sizes.actions == "each" else by_seat.sum(axis=-2),)
+    def _gates(self, before: Array, inputs: ModelInputs) -> Array:
+        """Input projections of the recurrent unit, [..., m, 3W], zeros going in at the first step."""
+        parts = [before]
+        if self.sizes.actions != "none":
+            each = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
+            by_seat = each.reshape(*each.shape[:-1], self.sizes.n_agents, self.sizes.n_actions)
+            if inputs.concealed is not None:
+                by_seat = jnp.where(inputs.concealed[..., None], 0.0, by_seat)
+            parts.append(by_seat.reshape(each.shape) if self.sizes.actions == "each" else by_seat.sum(axis=-2))
+        parts.append(jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), self.sizes.n_actions))
+        return self.input_gates(jnp.concatenate(parts, axis=-1))
 
     def _posterior(self, seen: Array, embedding: Array, condition: Array) -> SubgoalInference:
         both = jnp.concatenate([embedding, condition], axis=-1)
         mean = self.mean_head(both)
         if self.sizes.residual:
-            mean += jax.lax.stop_gradient(self.prior.encode_normalised(seen)[0])
+            mean += jax.lax.stop_gradient(self.prior.encode(seen, normalised=True)[0])
         if self.sizes.inference == "mlp":
             log_var = jnp.full_like(mean, LOWEST_LOG_VAR)
         else:
-            log_var = bounded(self.log_var_head(both))
+            log_var = jnp.clip(self.log_var_head(both), LOWEST_LOG_VAR, HIGHEST_LOG_VAR)
         return SubgoalInference(mean, log_var, embedding, condition, seen)
+
+
+def state_value(q: Array, avail: Array, kind: str) -> Array:
+    """V(s, g) from Q(s, g, a): `mean`, `max` or `softmax`-weighted mean over legal actions; 0 where none is legal.
+
+    Args:
+        q: [..., U].
+        avail: [..., U] bool, broadcastable.
+        kind: What `omg_value` says.
+
+    Returns:
+        [...].
+    """
+    avail = jnp.broadcast_to(avail, q.shape)
+    if kind == "max":
+        best = jnp.where(avail, q, -jnp.inf).max(axis=-1)
+        return jnp.where(avail.any(axis=-1), best, 0.0)
+    if kind == "softmax":
+        return (jax.nn.softmax(q, axis=-1, where=avail) * q).sum(axis=-1)
+    return jnp.where(avail, q, 0.0).sum(axis=-1) / jnp.maximum(avail.sum(axis=-1), 1)
+
+
+def pick_offset(mode: str, values: Array | None, shape: tuple[int, ...], horizon: int, key: Array) -> Array:
+    """How many steps ahead the selected state lies, 1 to H.
+
+    Args:
+        mode: What `subgoal_mode` says.
+        values: [B, T, H, m], V of all candidates; needed by `optimistic` and `conservative` alone.
+        shape: (B, T, m).
+        horizon: H.
+        key: For `random`.
+
+    Returns:
+        [B, T, m] int32; of equal candidates the nearest.
+    """
+    if mode in ("optimistic", "conservative"):
+        assert values is not None
+        best = jnp.argmax if mode == "optimistic" else jnp.argmin
+        return best(values, axis=2).astype(jnp.int32) + 1
+    if mode == "random":
+        return jax.random.randint(key, shape, 1, horizon + 1)
+    return jnp.full(shape, {"next": 1, "k3": min(3, horizon)}[mode], jnp.int32)

@@ -12,18 +12,20 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from omg.config import Config
 from omg.errors import UserError
 from omg.tracking.trackers.base import TrackerKind
 from omg.training.summary import Row
+from omg.types import Json, Tree
 
 try:
     import fcntl
@@ -47,6 +49,41 @@ _BEAT_SECONDS = 10.0
 _MONGO_TIMEOUTS = {"serverSelectionTimeoutMS": 5000, "connectTimeoutMS": 5000, "socketTimeoutMS": 20000}
 """A database that does not answer holds the run up no longer than this, once."""
 _MONGO_SCHEMES = ("mongodb://", "mongodb+srv://")
+
+
+class Observer(Protocol):
+    """What is asked of Sacred's observers, all of it by keyword."""
+
+    def started_event(
+        self,
+        *,
+        ex_info: Tree,
+        command: str,
+        host_info: Tree,
+        start_time: datetime,
+        config: Tree,
+        meta_info: Tree,
+        _id: str | None,
+    ) -> object:
+        """A run begins."""
+
+    def heartbeat_event(self, *, info: Tree, captured_out: str, beat_time: datetime, result: object) -> object:
+        """A run is alive."""
+
+    def log_metrics(self, *, metrics_by_name: Mapping[str, Tree], info: Tree) -> object:
+        """New metrics."""
+
+    def completed_event(self, *, stop_time: datetime, result: object) -> object:
+        """A run is over."""
+
+    def interrupted_event(self, *, interrupt_time: datetime, status: str) -> object:
+        """A run was stopped."""
+
+    def failed_event(self, *, fail_time: datetime, fail_trace: Sequence[str]) -> object:
+        """A run has failed."""
+
+    def join(self) -> object:
+        """Waits until all is written."""
 
 
 def check(config: Config) -> None:
@@ -83,13 +120,13 @@ def build(folder: RunFolder, config: Config) -> Mapping[str, SacredTracker]:
     # Not `local_results_path`: that of a run which came from elsewhere may be any folder of this machine.
     results = folder.path.parent
 
-    def files() -> Any:
+    def files() -> Observer:
         return _observers_module().FileStorageObserver(results / FILES)
 
-    def tinydb() -> Any:
+    def tinydb() -> Observer:
         return _observers_module().TinyDbObserver(str(results / TINYDB))
 
-    def mongo() -> Any:
+    def mongo() -> Observer:
         url = os.path.expandvars(config.sacred_mongo_url or "")
         # Arguments would win over the same settings in the address.
         timeouts = {key: value for key, value in _MONGO_TIMEOUTS.items() if f"{key}=".lower() not in url.lower()}
@@ -107,7 +144,7 @@ class SacredTracker:
     """Tells one kind of observer about all seeds; implements `Tracker`. A seed is a run of Sacred's."""
 
     def __init__(
-        self, folder: RunFolder, config: Config, make_observer: Callable[[], Any], lock: Path | None = None
+        self, folder: RunFolder, config: Config, make_observer: Callable[[], Observer], lock: Path | None = None
     ) -> None:
         self.folder, self.config = folder, config
         self.make_observer = make_observer
@@ -155,7 +192,7 @@ class SacredTracker:
                     run.observer.completed_event(stop_time=_now(), result=None)
                 run.observer.join()
 
-    def _start(self, observer: Any, seed: int, *, resumed: bool) -> None:
+    def _start(self, observer: Observer, seed: int, *, resumed: bool) -> None:
         versions = json.loads((self.folder.path / "versions.json").read_text(encoding="utf-8"))
         revision = versions["git"]
         commit = {"url": "omg", "commit": revision, "dirty": str(revision).endswith("-dirty")}
@@ -182,16 +219,16 @@ class SacredTracker:
 class _SeedRun:
     """What one observer was told, and is still to be told, about one seed."""
 
-    def __init__(self, observer: Any) -> None:
+    def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._waiting: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, Tree] = {}
         """Sacred's form of new metrics: name -> steps, values, timestamps."""
-        self._info: dict[str, Any] = {}
+        self._info: Tree = {}
         """PyMARL's form of all metrics: name -> values, name_T -> steps. TinyDB keeps them nowhere else."""
 
     def add(self, row: Row, now: datetime) -> None:
         """Takes a metric in; it is written with the next beat."""
-        new: dict[str, Any] = {"name": row.name, "steps": [], "values": [], "timestamps": []}
+        new: Tree = {"name": row.name, "steps": [], "values": [], "timestamps": []}
         series = self._waiting.setdefault(row.name, new)
         for key, value in (("steps", row.t_env), ("values", row.value), ("timestamps", now)):
             series[key].append(value)
@@ -220,7 +257,7 @@ def _not_installed(observer: str, module: str) -> UserError:
     )
 
 
-def _observers_module() -> Any:
+def _observers_module() -> ModuleType:
     with warnings.catch_warnings():
         # Sacred imports pkg_resources, which warns that it will be gone one day; users cannot change that.
         warnings.simplefilter("ignore")
@@ -230,7 +267,7 @@ def _observers_module() -> Any:
 
 
 @cache
-def _host() -> Mapping[str, Any]:
+def _host() -> Mapping[str, Json]:
     """Sacred's description of the machine; asking the processor takes a second."""
     from sacred.host_info import get_host_info
 

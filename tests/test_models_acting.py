@@ -18,7 +18,7 @@ from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.modules.opponent_models import OPPONENT_MODELS
-from omg.runners import play_episodes
+from omg.runners.vector import play_episodes
 from played import PARTNERS, SPEC, A, B, T, U, config, drawn, episodes, fast_jit, unrolled
 from tiny import GAME
 

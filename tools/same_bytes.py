@@ -78,7 +78,8 @@ POOL_WORDS = [
 
 def train(words: list[str], folder: Path) -> None:
     """Runs `omg` with `words` in a process of its own; results go into `folder`."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "JAX_PLATFORMS": "cpu"}
+    paths = f"{SOURCE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = {**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
     code = "import sys; from omg.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code, *words], env=environment, cwd=folder, capture_output=True, text=True, check=False

@@ -32,6 +32,7 @@ from omg.training.memory import check_memory
 from omg.training.obs_adapter import save_maps
 from omg.training.program import Program, build_program
 from omg.training.saved import continued
+from omg.types import Json, PyTree, Row, Tree
 
 __all__ = [
     "Agent",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 
-def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
+def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Json) -> Any:
     """Makes a game.
 
     Args:
@@ -68,7 +69,7 @@ def make(env: str, *, api: str = "jax", seed: int = 0, **env_args: Any) -> Any:
     return adapt(make_env(env, **env_args), api, seed, **words)
 
 
-def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
+def train(config: str, env: str, *, quiet: bool = True, **settings: Json) -> Run:
     """Trains an algorithm in a game and returns the finished run.
 
     Args:
@@ -94,7 +95,7 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Any) -> Run:
     return train_config(resolved.config, game=resolved.env, notes=resolved.notes, quiet=quiet)
 
 
-def _check_names(config: Any, env: Any) -> None:
+def _check_names(config: object, env: object) -> None:
     """Refuses objects where names are expected, and says what to write."""
     if not isinstance(config, str):
         raise TypeError(
@@ -214,7 +215,7 @@ def _run(
     # A file's word alone does not change a pool that lies elsewhere.
     beside_pool = own_word or is_trusted()
 
-    def keep(learner_state: Any, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
+    def keep(learner_state: PyTree, seed: int, t_env: int, which: str, results: dict[str, float]) -> None:
         if which == BEST_AT_END:
             keep_former_best(folder, seed)
             which = "best"
@@ -246,8 +247,7 @@ def _run(
             save_maps(folder.path, program.adapters)
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
-        about = "sc2: built-in battle simulator" if config.env == "sc2" else ""
-        about = getattr(program.env, "about", about)
+        about = getattr(program.env, "about", "")
         if about:
             reporter.say(about)
         try:
@@ -333,9 +333,9 @@ def bench(
     *,
     seconds: float = 40.0,
     env: str = "sc2",
-    env_args: dict[str, Any] | None = None,
+    env_args: Tree | None = None,
     say: Callable[[str], None] = print,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Speed of playing and learning on this machine; see `omg.training.bench`."""
     from omg.training.bench import measure
 

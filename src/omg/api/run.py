@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from omg.config import Config
 from omg.envs import make_stored_env
@@ -13,6 +12,7 @@ from omg.errors import UserError
 from omg.pools import Agent
 from omg.runners.vector import OWN_RETURN
 from omg.tracking import RunFolder, Table, load_seeds
+from omg.types import Tree
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Run:
     @property
     def best(self) -> Table:
         """The best test of every seed after the start: seed, t_env, name, value."""
-        tests: dict[int, dict[str, Any]] = {}
+        tests: dict[int, Tree] = {}
         for row in self.metrics.where(name=self.success_metric):
             if row["t_env"] > 0 and (row["seed"] not in tests or row["value"] > tests[row["seed"]]["value"]):
                 tests[row["seed"]] = row

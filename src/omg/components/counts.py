@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +20,9 @@ class Count:
     Below 2^32 the high word is 0 and everything here computes just what the low word alone would.
     """
 
-    high: Any
+    high: Array
     """[...] uint32."""
-    low: Any
+    low: Array
     """[...] uint32, of the same shape."""
 
     @staticmethod

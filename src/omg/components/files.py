@@ -15,16 +15,17 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import KeyPath
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from omg.components.headers import DamagedFileError, StoredArray, check_regular, read_header
 from omg.errors import UserError, abridged
+from omg.types import Json, PyTree, Tree
 
 _WRITING, _OLD = ".writing-", ".old-"
 _MOST_LEVELS = 64
@@ -56,7 +57,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Json) -> None:
     """Replaces `path` by `value` as JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
@@ -175,7 +176,7 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
         raise DamagedFileError(str(error)) from None
 
 
-def read_json(path: Path, most_bytes: int = 64_000_000) -> Any:
+def read_json(path: Path, most_bytes: int = 64_000_000) -> Json:
     """The value of a JSON file.
 
     Raises:
@@ -198,28 +199,28 @@ def read_json(path: Path, most_bytes: int = 64_000_000) -> Any:
     raise DamagedFileError(f"it is nested more than {_MOST_LEVELS} levels deep")
 
 
-def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+def _inside(value: Tree | list[Json]) -> Iterable[Json]:
     return value.values() if isinstance(value, dict) else value
 
 
-def digest_of(value: Any) -> str:
+def digest_of(value: Json) -> str:
     """SHA-256 of a JSON value, however it is indented and its keys are ordered."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _bits(value: Any) -> np.ndarray:
+def _bits(value: np.ndarray) -> np.ndarray:
     array = np.asarray(value)
     return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
 
 
-def name_leaves(tree: Any) -> dict[str, Any]:
+def name_leaves(tree: PyTree) -> dict[str, PyTree]:
     """The leaves of a pytree by readable path: `learner.mac.agent.first.weight`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {_path_name(path): leaf for path, leaf in leaves}
 
 
-def _path_name(path: tuple[Any, ...]) -> str:
+def _path_name(path: KeyPath) -> str:
     return (
         jax.tree_util.keystr(path).replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").lstrip(".")
     )
@@ -229,7 +230,7 @@ class ShapeMismatchError(Exception):
     """Stored arrays do not fit the structure they are to fill; the message names the first difference."""
 
 
-def check_leaves(template: Any, arrays: Mapping[str, Any] | Mapping[str, StoredArray]) -> None:
+def check_leaves(template: PyTree, arrays: Mapping[str, PyTree] | Mapping[str, StoredArray]) -> None:
     """Compares the shapes of named arrays, or of their header, with a pytree of arrays or shapes.
 
     Raises:
@@ -246,7 +247,7 @@ def check_leaves(template: Any, arrays: Mapping[str, Any] | Mapping[str, StoredA
         raise ShapeMismatchError(f"'{extra[0]}' is not part of this network")
 
 
-def fill_leaves(template: Any, arrays: Mapping[str, Any]) -> Any:
+def fill_leaves(template: PyTree, arrays: Mapping[str, PyTree]) -> PyTree:
     """A pytree like `template` (arrays or shapes) with its leaves taken from `arrays` by path.
 
     Raises:

@@ -12,7 +12,9 @@ import math
 import os
 import stat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from omg.types import Json
 
 _LONGEST_HEADER = 16_000_000
 _MOST_AXES = 16
@@ -74,7 +76,7 @@ def check_regular(path: Path) -> None:
         raise DamagedFileError("it is no ordinary file")
 
 
-def _entry(name: str, entry: Any) -> StoredArray:
+def _entry(name: str, entry: Json) -> StoredArray:
     try:
         item, shape, (begin, end) = _ITEM_BYTES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         numbers = [*shape, begin, end]

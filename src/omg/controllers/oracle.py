@@ -16,12 +16,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from omg.controllers.basic import BasicMAC
 from omg.controllers.team import TeamMemory, TeamPolicy
 from omg.modules.opponent_models.subgoal import SubgoalModel, pick_offset, state_value
 
 if TYPE_CHECKING:
     from omg.controllers.base import PlayerView, Policy
-    from omg.controllers.basic import BasicMAC, SeatMemory
+    from omg.controllers.basic import SeatMemory
     from omg.envs.base import Env, EnvState, Observation
 
 
@@ -40,7 +41,8 @@ def foresee(env: Env, policy: Policy, world: EnvState, seen: Observation, memory
         key: Consumed.
     """
     assert isinstance(policy, TeamPolicy)
-    main: BasicMAC = policy.main
+    main = policy.main
+    assert isinstance(main, BasicMAC)
     settings, model = main.foresight, main.opponent_model
     assert settings is not None
     assert isinstance(model, SubgoalModel)

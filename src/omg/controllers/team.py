@@ -11,8 +11,9 @@ Letters in shapes: B games, A seats, m seats of the algorithm that learns, K pla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,17 +21,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers.base import Lineup, PlayerView
+from omg.controllers.base import Lineup, Memory, Player, PlayerView
 from omg.controllers.draw import TeamDraw
+from omg.types import PyTree
 
 if TYPE_CHECKING:
     from omg.envs.base import Observation
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Squad(eqx.Module):
     """The frozen players of a team: stacked by kind, numbered through from the first kind to the last."""
 
-    kinds: tuple[Any, ...]
+    kinds: tuple[PyTree, ...]
     """Each a player whose arrays have a leading axis K (none if it has no arrays)."""
     numbers: tuple[int, ...] = eqx.field(static=True)
     """K of each kind."""
@@ -41,7 +46,7 @@ class Squad(eqx.Module):
         return sum(self.numbers)
 
 
-def build_squad(players: Sequence[Any]) -> tuple[Squad, list[int]]:
+def build_squad(players: Sequence[Player]) -> tuple[Squad, list[int]]:
     """Stacks players by kind: those of equal structure and shapes share one batched product.
 
     Args:
@@ -50,11 +55,11 @@ def build_squad(players: Sequence[Any]) -> tuple[Squad, list[int]]:
     Returns:
         The squad, and for each given player its number in the squad.
     """
-    groups: dict[Any, list[int]] = {}
+    groups: dict[tuple[object, ...], list[int]] = {}
     for index, player in enumerate(players):
         leaves, structure = jax.tree.flatten(player)
         groups.setdefault((structure, tuple(np.shape(leaf) for leaf in leaves)), []).append(index)
-    kinds: list[Any] = []
+    kinds: list[PyTree] = []
     numbers: list[int] = []
     position = [0] * len(players)
     for members in groups.values():
@@ -73,9 +78,9 @@ class TeamMemory(NamedTuple):
     """[B, m] int32."""
     tables: tuple[Array, ...]
     """Per kind [K, M] int32: game * A + seat of each place, B * A for a place nobody needs."""
-    main: Any
+    main: Memory
     """Memory of the algorithm that learns, or None."""
-    kinds: tuple[Any, ...]
+    kinds: tuple[Memory, ...]
     """Memories of the frozen players, [K, M, ...] per kind."""
     last_actions: Array
     """[B, A] int32."""
@@ -84,7 +89,7 @@ class TeamMemory(NamedTuple):
 class TeamPolicy(eqx.Module):
     """Fills all seats of every game from a squad and, in the seats kept for it, the algorithm that learns."""
 
-    main: Any
+    main: Player | None
     """A `base.Player`, or None when all seats are filled from the squad."""
     squad: Squad
     draw: TeamDraw
@@ -101,7 +106,7 @@ class TeamPolicy(eqx.Module):
             tables.append(_table(owners, first, number, places))
             first += number
         kinds = tuple(
-            _every_player(lambda player, _, places=table.shape[1]: player.initial_seats(places, 1), kind, table)
+            _every_player(partial(_first_memory, places=table.shape[1]), kind, table)
             for kind, table in zip(self.squad.kinds, tables, strict=True)
         )
         main = None if self.main is None else self.main.initial_seats(batch, main_seats.shape[1])
@@ -119,7 +124,7 @@ class TeamPolicy(eqx.Module):
         for kind, table, past, kind_key in zip(self.squad.kinds, memory.tables, memory.kinds, keys[1:], strict=True):
             view = _gather(observation, memory.last_actions, table)
 
-            def act(player: Any, part: tuple[PlayerView, Any, Array]) -> tuple[Array, Any]:
+            def act(player: Player, part: tuple[PlayerView, Memory, Array]) -> tuple[Array, Memory]:
                 chosen, kept, _ = player.act_seats(*part, 0.0)
                 return chosen, kept
 
@@ -127,7 +132,7 @@ class TeamPolicy(eqx.Module):
             flat = flat.at[table.reshape(-1)].set(chosen.reshape(-1), mode="drop")
             kinds.append(kept)
         actions = flat.reshape(games, agents)
-        main: Any = None
+        main: Memory = None
         record: dict[str, Array] = {}
         if self.main is not None:
             actions, main, record = self._act_main(observation, memory, actions, keys[0], epsilon)
@@ -149,7 +154,8 @@ class TeamPolicy(eqx.Module):
 
     def _act_main(
         self, observation: Observation, memory: TeamMemory, actions: Array, key: Array, epsilon: Array | float
-    ) -> tuple[Array, Any, dict[str, Array]]:
+    ) -> tuple[Array, Memory, dict[str, Array]]:
+        assert self.main is not None
         view = self.main_view(observation, memory)
         chosen, kept, record = self.main.act_seats(view, memory.main, key, epsilon)
         rows = jnp.arange(actions.shape[0])[:, None]
@@ -192,7 +198,11 @@ def _gather(observation: Observation, last_actions: Array, table: Array) -> Play
     )
 
 
-def _every_player(function: Any, kind: Any, arguments: Any) -> Any:
+def _first_memory(player: Player, _: Array, places: int) -> Memory:
+    return player.initial_seats(places, 1)
+
+
+def _every_player(function: Callable[[Player, T], R], kind: PyTree, arguments: T) -> R:
     """`function(player, arguments of that player)` for all players of a kind at once."""
     arrays, rest = eqx.partition(kind, eqx.is_array)
     return jax.vmap(lambda own, part: function(eqx.combine(own, rest), part))(arrays, arguments)

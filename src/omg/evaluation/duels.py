@@ -38,6 +38,11 @@ class Contender(NamedTuple):
     player: Player | None
     """None of a script that is not built for its game yet."""
 
+    def seated(self) -> Player:
+        """The player, which is built when battles begin."""
+        assert self.player is not None
+        return self.player
+
 
 class Results(NamedTuple):
     """What happened in all battles of all pairings, arrays [L, R, E]."""
@@ -83,7 +88,7 @@ def versus(
     episodes += episodes % 2
     pairs = pairing_order(len(left), len(right))
     at_once = min(len(pairs), max(1, _BATTLES // episodes))
-    squads = [build_squad([contender.player for contender in side]) for side in (left, right)]
+    squads = [build_squad([contender.seated() for contender in side]) for side in (left, right)]
     # A last call of fewer pairings is filled up with the first pairings, so that one compilation serves all.
     calls = [
         np.take(pairs, np.arange(first, first + at_once), axis=0, mode="wrap")

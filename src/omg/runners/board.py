@@ -9,7 +9,7 @@ Letters in shapes: T steps at most, N games, A seats, O observation features, S 
 
 from __future__ import annotations
 
-from typing import Any
+from mmap import mmap
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Blackboard:
     answered: np.ndarray
     """[N] int64, the number of the newest command that was carried out, at the first game of each worker."""
 
-    def __init__(self, spec: EnvSpec, games: int, memory: Any = None) -> None:
+    def __init__(self, spec: EnvSpec, games: int, memory: mmap | None = None) -> None:
         """Lays the arrays over `memory`, a buffer of `board_bytes` bytes; without one, over memory of its own."""
         self.games = games
         buffer = bytearray(board_bytes(spec, games)) if memory is None else memory

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from omg.runners.host import HostRunner
-from omg.runners.vector import play_episodes
+from omg.runners.vector import Rollout, play_episodes
 from omg.runners.workers import Patience
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ Say = Callable[[str], None]
 class RunnerKind(NamedTuple):
     """What a word of the key `runner` means."""
 
-    play: Callable[..., Any] = play_episodes
+    play: Callable[..., Rollout] = play_episodes
     """Plays games that are JAX programs, inside a compiled one; called and answering as `play_episodes`."""
-    open: Callable[[HostEnv, Config, Say], Any] | None = None
+    open: Callable[[HostEnv, Config, Say], HostRunner] | None = None
     """(game, configuration, receiver of messages) -> what plays `seeds * batch_size_run` games that are no JAX
     programs, a `HostRunner` or like one; None: it plays none."""
 

@@ -7,18 +7,22 @@ run's course does not depend on how fast single games end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 
 from omg.components.episode_batch import EpisodeBatch
 from omg.controllers.base import Lineup, Policy
 from omg.controllers.oracle import foresee
-from omg.envs.base import Env, Observation
+from omg.envs.base import Env, EnvState, Observation, Outcome
+from omg.types import PyTree
 
 OWN_RETURN = "own_return"
+Slots = dict[str, PyTree]
+"""Time slots of an `EpisodeBatch`, by field."""
 
 
 class EpisodeStats(NamedTuple):
@@ -39,7 +43,7 @@ class Rollout(NamedTuple):
     batch: EpisodeBatch | None
     stats: EpisodeStats
     lineup: Lineup | None
-    scenes: Any = None
+    scenes: PyTree = None
     """What `show` saw, leaves [B, T + 1, ...]; None without it."""
 
 
@@ -60,9 +64,9 @@ def play_episodes(
     epsilon: Array | float,
     *,
     record: bool = True,
-    dtype: Any = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
     axis_name: str | None = None,
-    show: Callable[[Any], Any] | None = None,
+    show: Callable[[EnvState], PyTree] | None = None,
 ) -> Rollout:
     """Plays `num_envs` episodes to their end.
 
@@ -94,7 +98,7 @@ def play_episodes(
     zeros = jnp.zeros(num_envs, jnp.float32)
     names = env.spec.metrics if learns is None else (*env.spec.metrics, OWN_RETURN)
     stats = EpisodeStats(zeros, zeros.astype(jnp.int32), dict.fromkeys(names, zeros))
-    slots: dict[str, Any] | None = None
+    slots: Slots | None = None
     if record:
         shapes = jax.eval_shape(lambda: _first_slot(env, policy, world, seen, memory, key, dtype))
         shapes |= {} if show is None else {"scene": jax.eval_shape(show, world)}
@@ -143,8 +147,8 @@ def _slot(
     terminated: Array,
     alive: Array,
     extra: dict[str, Array],
-    dtype: Any,
-) -> dict[str, Any]:
+    dtype: DTypeLike,
+) -> Slots:
     """One time slot of an `EpisodeBatch`, [B, ...]. Nothing counts in games that are already over."""
     paid = alive if reward.ndim == 1 else alive[:, None]
     return {
@@ -160,14 +164,14 @@ def _slot(
 
 
 def _first_slot(
-    env: Env, policy: Policy, world: Any, seen: Observation, memory: Any, key: Array, dtype: Any
-) -> dict[str, Any]:
+    env: Env, policy: Policy, world: EnvState, seen: Observation, memory: PyTree, key: Array, dtype: DTypeLike
+) -> Slots:
     actions, _, extra = policy.act(seen, memory, key, jnp.float32(0.0))
     _, _, outcome = env.step(key, world, actions)
     return _slot(seen, actions, outcome.reward, outcome.terminated, outcome.terminated, extra, dtype)
 
 
-def _count(stats: EpisodeStats, alive: Array, outcome: Any, learns: Array | None) -> EpisodeStats:
+def _count(stats: EpisodeStats, alive: Array, outcome: Outcome, learns: Array | None) -> EpisodeStats:
     team = outcome.reward if outcome.reward.ndim == 1 else outcome.reward.sum(axis=1)
     metrics = {name: jnp.where(alive, value, stats.metrics[name]) for name, value in outcome.metrics.items()}
     if learns is not None:

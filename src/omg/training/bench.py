@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +17,15 @@ from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import Env, make_env
 from omg.learners import build_learner
 from omg.training.program import Program
+from omg.types import PyTree, Row, Tree
+
+T = TypeVar("T")
 
 _SEGMENT = 20
 """Steps played from a fresh start; shorter than most battles, so nearly every counted game is still going on."""
 
 
-def measure(
-    seconds: float, env_name: str, env_args: dict[str, Any], say: Callable[[str], None]
-) -> list[dict[str, Any]]:
+def measure(seconds: float, env_name: str, env_args: Tree, say: Callable[[str], None]) -> list[Row]:
     """Measures playing, learning and whole training iterations.
 
     Args:
@@ -50,7 +51,7 @@ def measure(
     return rows
 
 
-def bench_config(name: str, env_name: str, env_args: dict[str, Any], on_gpu: bool) -> Config:
+def bench_config(name: str, env_name: str, env_args: Tree, on_gpu: bool) -> Config:
     """An algorithm's own configuration with a small replay buffer."""
     overrides = {"env_args": env_args, "buffer_size": 1024}
     if not on_gpu:
@@ -58,7 +59,7 @@ def bench_config(name: str, env_name: str, env_args: dict[str, Any], on_gpu: boo
     return adjust(resolve(name, env_name, overrides).config, on_gpu)[0]
 
 
-def _time(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> tuple[float, Any]:
+def _time(function: Callable[..., T], arguments: tuple[PyTree, ...], seconds: float) -> tuple[float, T]:
     """Seconds per call (after a warm-up call) and the last result."""
     result = jax.block_until_ready(function(*arguments))
     calls, started = 0, time.perf_counter()
@@ -90,7 +91,7 @@ def segment(env: Env, games: int) -> Callable[[Policy, Array], Array]:
     return jax.jit(run)
 
 
-def measure_play(env: Env, config: Config | None, games: int, seconds: float) -> dict[str, Any]:
+def measure_play(env: Env, config: Config | None, games: int, seconds: float) -> Row:
     """Env steps per second, observations and action masks included; random legal actions without a `config`."""
     policy = RandomPlayer() if config is None else _policy(config, env)
     per_call, steps = _time(segment(env, games), (policy, jax.random.PRNGKey(0)), seconds)
@@ -98,12 +99,14 @@ def measure_play(env: Env, config: Config | None, games: int, seconds: float) ->
     return {"what": f"play, {player}", "setting": f"{games} games", "env_steps_per_s": float(steps) / per_call}
 
 
-def _policy(config: Config, env: Env) -> Any:
+def _policy(config: Config, env: Env) -> Policy:
     learner = build_learner(config, env.spec)
-    return learner.policy(learner.init(jax.random.PRNGKey(0)))
+    policy = learner.policy(learner.init(jax.random.PRNGKey(0)))
+    assert policy is not None
+    return policy
 
 
-def measure_learning(config: Config, env: Env, batch: int, length: int, seconds: float) -> dict[str, Any]:
+def measure_learning(config: Config, env: Env, batch: int, length: int, seconds: float) -> Row:
     """Gradient updates on random episodes that are all `length` steps long."""
     learner = build_learner(config, env.spec)
     state = learner.init(jax.random.PRNGKey(0))
@@ -136,7 +139,7 @@ def _episodes(env: Env, batch: int, length: int) -> EpisodeBatch:
     )
 
 
-def measure_training(config: Config, seeds: int, seconds: float) -> dict[str, Any]:
+def measure_training(config: Config, seeds: int, seconds: float) -> Row:
     """Whole training iterations, and how their time divides into play, learning and the host's work.
 
     Args:

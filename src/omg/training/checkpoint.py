@@ -9,10 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 from safetensors import SafetensorError, safe_open
 
 from omg.components.counts import Count
@@ -33,18 +35,20 @@ from omg.components.headers import DamagedFileError, StoredArray, read_header
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
 from omg.names import check_links
+from omg.types import PyTree, Tree
 
 if TYPE_CHECKING:
     from omg.training.state import RunState
 
 _STATE, _HOST, _MANIFEST = "state.safetensors", "host.json", "checkpoint.json"
 _FORMAT = 1
+T = TypeVar("T")
 _BUFFER_PREFIX = "storage."
 _LEARNER_PREFIX = "learner."
 _STEPS = "t_env"
 
 
-def save_checkpoint(folder: Path, state: RunState, host: dict[str, Any], *, with_buffer: bool, keep: int) -> Path:
+def save_checkpoint(folder: Path, state: RunState, host: Tree, *, with_buffer: bool, keep: int) -> Path:
     """Writes one checkpoint under `folder` and removes all but the newest `keep`.
 
     Rows of the replay buffer that were never filled are left out. A crash at any moment leaves the older checkpoints
@@ -91,7 +95,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir()) if folder.is_dir() else []
 
 
-def load_newest(folder: Path, template: Any, say: Callable[[str], None]) -> tuple[RunState, dict[str, Any]] | None:
+def load_newest(folder: Path, template: PyTree, say: Callable[[str], None]) -> tuple[RunState, Tree] | None:
     """The newest checkpoint that is whole; damaged ones are reported through `say` and passed over.
 
     Args:
@@ -198,7 +202,8 @@ def state_counters(checkpoint: Path) -> tuple[np.ndarray, np.ndarray]:
     state = checkpoint / _STATE
     names = [_STEPS] if _STEPS in read_header(state) else [f"{_STEPS}.high", f"{_STEPS}.low"]
     found = _wide_steps(_tensors(state, [*names, "episodes"]), _two_words)
-    return Count(found[f"{_STEPS}.high"], found[f"{_STEPS}.low"]).numpy(), found["episodes"]
+    high, low = (jnp.asarray(found[f"{_STEPS}.{word}"]) for word in ("high", "low"))
+    return Count(high, low).numpy(), found["episodes"]
 
 
 def _tensors(state: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -231,7 +236,7 @@ def _damage(path: Path) -> str | None:
     return None
 
 
-def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunState, dict[str, Any]]:
+def _read(path: Path, template: PyTree, say: Callable[[str], None]) -> tuple[RunState, Tree]:
     buffer = {leaf: shape for leaf, shape in name_leaves(template).items() if leaf.startswith(_BUFFER_PREFIX)}
     try:
         # Before anything is read: no file takes more memory than the state that it is for.
@@ -249,7 +254,7 @@ def _read(path: Path, template: Any, say: Callable[[str], None]) -> tuple[RunSta
     return jax.device_put(fill_leaves(template, arrays)), host
 
 
-def _wide_steps(arrays: dict[str, Any], wide: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def _wide_steps(arrays: dict[str, T], wide: Callable[[T], dict[str, T]]) -> dict[str, T]:
     """Arrays, or their header, in which steps that were written when a run could count only to 2^31 have two words."""
     return arrays | wide(arrays.pop(_STEPS)) if _STEPS in arrays else arrays
 
@@ -259,7 +264,9 @@ def _two_words(steps: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{_STEPS}.high": np.zeros_like(low), f"{_STEPS}.low": low}
 
 
-def _whole_rows(header: Mapping[str, StoredArray], buffer: Mapping[str, Any]) -> dict[str, StoredArray]:
+def _whole_rows(
+    header: Mapping[str, StoredArray], buffer: Mapping[str, jax.ShapeDtypeStruct]
+) -> dict[str, StoredArray]:
     """A header in which rows of the replay buffer that were left out count as if they were there."""
     whole = _wide_steps(dict(header), lambda steps: {f"{_STEPS}.high": steps, f"{_STEPS}.low": steps})
     for leaf, wanted in buffer.items():
@@ -269,6 +276,6 @@ def _whole_rows(header: Mapping[str, StoredArray], buffer: Mapping[str, Any]) ->
     return whole
 
 
-def _numpy_type(dtype: Any) -> Any:
+def _numpy_type(dtype: np.dtype) -> DTypeLike:
     """The type in which `save_arrays` stores `dtype`."""
     return np.uint16 if dtype == jax.numpy.bfloat16 else dtype

@@ -6,13 +6,14 @@ Every way to cut is compiled for itself, and each update takes the first one tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.components import EpisodeBatch, replay
+from omg.components.replay import Storage
 
 _SHORTEST = 16
 _EARLY = 0.75
@@ -51,7 +52,7 @@ def cuts_for(episodes: int, limit: int, *, few: bool = False, parts: bool = Fals
     return (*((Portion(episodes, length),) for length in sorted(lengths - {limit})), whole)
 
 
-def choose_cut(cuts: Sequence[Cut], storage: Any, batches: Array, axis_name: str | None) -> tuple[Array, Array]:
+def choose_cut(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name: str | None) -> tuple[Array, Array]:
     """Orders batches for their parts and picks how to cut each.
 
     Args:
@@ -79,7 +80,7 @@ def choose_cut(cuts: Sequence[Cut], storage: Any, batches: Array, axis_name: str
     return batches, jnp.argmax(everywhere, axis=0).astype(jnp.int32)
 
 
-def read_cut(cut: Cut, storage: Any, indices: Array) -> EpisodeBatch | tuple[EpisodeBatch, ...]:
+def read_cut(cut: Cut, storage: Storage, indices: Array) -> EpisodeBatch | tuple[EpisodeBatch, ...]:
     """The episodes of an update: one batch, or several in a cut with parts.
 
     Args:

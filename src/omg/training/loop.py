@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,13 @@ from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest, save_checkpoint
 from omg.training.finite import check_losses, check_state
-from omg.training.program import Program
+from omg.training.program import Chunk, Program, Test
 from omg.training.progress import Progress, read_progress
 from omg.training.saved import take_over
 from omg.training.start import about_learner, about_prior
 from omg.training.state import RunState
 from omg.training.summary import Row, Summary, episode_rows
+from omg.types import PyTree
 
 
 class Speed(NamedTuple):
@@ -86,7 +87,7 @@ class Ending(NamedTuple):
 BEST_AT_END = "best_at_end"
 """The best agent, found by a test that only the end of the run has made."""
 
-SaveAgent = Callable[[Any, int, int, str, dict[str, float]], None]
+SaveAgent = Callable[[PyTree, int, int, str, dict[str, float]], None]
 """(learner state of one seed, seed, t_env, 'best', 'best_at_end' or 'last', test metrics) -> writes an agent."""
 
 
@@ -232,7 +233,7 @@ class Trainer:
             )
         return lines
 
-    def _compile(self, state: RunState) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _compile(self, state: RunState) -> tuple[Chunk, Test]:
         """Compiles both programs, side by side, before the clock of the run starts."""
         self.reporter.step("compiling")
         started = time.perf_counter()
@@ -240,7 +241,7 @@ class Trainer:
         self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")
         return chunk, test
 
-    def _test(self, test: Callable[..., Any], state: RunState, progress: Progress) -> None:
+    def _test(self, test: Test, state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         stats, found = jax.device_get(test(state))
         progress.last_test = int(state.t_env.numpy().min())
@@ -353,7 +354,7 @@ class Trainer:
             self.save_agent(one, seed, int(steps[index]), "last", progress.newest_test[index])
 
     @staticmethod
-    def _one_seed(state: RunState, index: int) -> Any:
+    def _one_seed(state: RunState, index: int) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[index], state.learner)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from omg.errors import UserError
+from omg.types import Json
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Progress:
 _ADAPTER = TypeAdapter(Progress)
 
 
-def read_progress(stored: Any, seeds: int, where: Path) -> Progress:
+def read_progress(stored: Json, seeds: int, where: Path) -> Progress:
     """The counters of a checkpoint, if they are those of a run with so many seeds.
 
     Args:

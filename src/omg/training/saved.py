@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +15,11 @@ from omg.components.headers import DamagedFileError
 from omg.config import Config, parse_config, read_yaml
 from omg.envs import EnvSpec, make_stored_env
 from omg.errors import UserError
+from omg.learners.base import S
 from omg.pools import Agent, AgentCard, agent_from_arrays
 from omg.training.checkpoint import checkpoint_at, learner_arrays, saved_step, state_counters
+from omg.training.state import RunState
+from omg.types import PyTree
 
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
@@ -75,7 +78,7 @@ def _learner_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
 class Continued(NamedTuple):
     """What a new run has from another one."""
 
-    learner: Any
+    learner: PyTree
     """State of the learner, [Z, ...]."""
     t_env: np.ndarray
     """[Z] int64."""
@@ -83,7 +86,7 @@ class Continued(NamedTuple):
     """[] int32."""
 
 
-def continued(config: Config, spec: EnvSpec, template: Any) -> Continued:
+def continued(config: Config, spec: EnvSpec, template: PyTree) -> Continued:
     """The learner in `checkpoint_path` at `load_step`, for a run of `config`.
 
     Args:
@@ -124,10 +127,10 @@ def continued(config: Config, spec: EnvSpec, template: Any) -> Continued:
     return Continued(learner, t_env, episodes)
 
 
-def take_over(state: Any, config: Config, spec: EnvSpec) -> Any:
+def take_over(state: RunState[S], config: Config, spec: EnvSpec) -> RunState[S]:
     """A fresh `RunState` with the learner and the counters of `checkpoint_path`; unchanged without one."""
     if config.checkpoint_path is None:
         return state
     found = continued(config, spec, state.learner)
-    counters = {"t_env": Count.from_numpy(found.t_env), "episodes": jnp.asarray(found.episodes)}
-    return state._replace(learner=found.learner, **counters)
+    steps, episodes = Count.from_numpy(found.t_env), jnp.asarray(found.episodes)
+    return state._replace(learner=found.learner, t_env=steps, episodes=episodes)

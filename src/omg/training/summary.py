@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jax import Array
 
 from omg.envs import EnvSpec
 from omg.runners.vector import OWN_RETURN, EpisodeStats
 from omg.training.state import IterationLog
+from omg.types import Tree
 
 
 class Row(NamedTuple):
@@ -23,12 +25,12 @@ class Row(NamedTuple):
 class Summary:
     """Sums since the last log, and totals of the run. Plain numbers, so that they survive a checkpoint exactly."""
 
-    def __init__(self, spec: EnvSpec, seeds: int, stored: dict[str, Any]) -> None:
+    def __init__(self, spec: EnvSpec, seeds: int, stored: Tree) -> None:
         self.spec = spec
         self.sums: list[dict[str, float]] = stored.get("sums") or [{} for _ in range(seeds)]
         self.totals: list[dict[str, int]] = stored.get("totals") or [{"episode": 0, "updates": 0} for _ in range(seeds)]
 
-    def dump(self) -> dict[str, Any]:
+    def dump(self) -> Tree:
         """For the checkpoint."""
         return {"sums": [dict(sums) for sums in self.sums], "totals": [dict(totals) for totals in self.totals]}
 
@@ -91,7 +93,7 @@ class Summary:
         return values
 
 
-def _add(sums: dict[str, float], name: str, value: Any) -> None:
+def _add(sums: dict[str, float], name: str, value: float | np.number | Array) -> None:
     sums[name] = sums.get(name, 0.0) + float(value)
 
 

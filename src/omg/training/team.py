@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from omg.config import POOL, Config, TeamPart, algorithm_names, member_config, parse_team
 from omg.controllers import build_mac
+from omg.controllers.base import Player
 from omg.controllers.draw import TeamDraw
 from omg.controllers.draw import TeamPart as DrawnPart
 from omg.controllers.team import Squad, build_squad
@@ -48,7 +49,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
     if config.team is not None and not watching:
         parts = parse_team(config.team, algorithm_names())
     pool = None if config.init_param_path is None else Pool.open(config.init_param_path)
-    players: list[Any] = []
+    players: list[Player] = []
     names: list[str] = []
     drawn: list[tuple[int, list[int]]] = []
     for part in parts:
@@ -77,7 +78,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
     return TeamSetup(draw, squad, tuple(names[index] for index in ordered), adapter)
 
 
-def _untrained(config: Config, env: Env, part: TeamPart, number: int) -> list[tuple[str, Any]]:
+def _untrained(config: Config, env: Env, part: TeamPart, number: int) -> list[tuple[str, Player]]:
     if part.algorithm == POOL:
         raise UserError(
             f"init_param_path: missing, but the team '{config.team}' takes players from a pool. "
@@ -88,14 +89,14 @@ def _untrained(config: Config, env: Env, part: TeamPart, number: int) -> list[tu
     return [(f"{UNTRAINED}_{part.algorithm}", mac)]
 
 
-def _from_pool(config: Config, env: Env, pool: Pool, part: TeamPart) -> list[tuple[str, Any]]:
+def _from_pool(config: Config, env: Env, pool: Pool, part: TeamPart) -> list[tuple[str, Player]]:
     algorithm = None if part.algorithm == POOL else part.algorithm
     return [
         (member.name, load_player(pool, member, config, env)) for member in pool.members(config.pool_set, algorithm)
     ]
 
 
-def load_player(pool: Pool, member: Member, config: Config, env: Env) -> Any:
+def load_player(pool: Pool, member: Member, config: Config, env: Env) -> Player:
     """A pool member that fits the game and the view of a configuration, as a `controllers.Player`.
 
     With `obs_adapter: learn` one that reads the state fits as well; `adapt_players` then gives it a map.

@@ -290,7 +290,8 @@ def test_layout_of_an_observation_can_be_read_back() -> None:
     np.testing.assert_array_equal(view.maps(seen.obs)[0, 2, 0], np.eye(25)[0].reshape(5, 5))
     np.testing.assert_array_equal(view.maps(seen.state)[0, view.channel("stag")], np.eye(25)[12].reshape(5, 5))
     np.testing.assert_array_equal(view.legal(seen.obs), seen.avail)
-    np.testing.assert_array_equal(seen.obs[..., : view.map_size], GAME.maps(MEADOW))
+    for seat in range(4):
+        np.testing.assert_array_equal(view.maps(seen.obs)[:, seat], GAME.sight(MEADOW, jnp.asarray([seat]))[0])
     later = GAME.observe(MEADOW._replace(time=jnp.asarray([7], jnp.int16)))
     np.testing.assert_allclose(view.time(later.obs), np.full((1, 4, 1), 0.2), rtol=1e-6)
     np.testing.assert_allclose(view.time(later.state), [[0.2]], rtol=1e-6)

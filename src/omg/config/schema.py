@@ -244,7 +244,7 @@ def config_fields() -> Mapping[str, FieldInfo]:
 def sections_of(config: Config) -> tuple[type[Keys], ...]:
     """The sections of a configuration, those of parts of other packages last."""
     bases = () if type(config) is Config else type(config).__bases__
-    return (*SECTIONS, *(base for base in reversed(bases) if not issubclass(base, Config)))
+    return (*SECTIONS, *(base for base in reversed(bases) if issubclass(base, Keys) and not issubclass(base, Config)))
 
 
 _LONGEST_KEY = 100

@@ -25,37 +25,13 @@ from omg.config.sections import (
 )
 from omg.config.spellings import plain_value
 from omg.config.values import describe_field
-from omg.controllers.keys import EpsilonKeys, SearchKeys, SeatKeys
+from omg.controllers.keys import ControllerSections
 from omg.envs import ENVS
 from omg.errors import UserError, abridged, is_plain_text
-from omg.learners.keys import (
-    COMAKeys,
-    CriticKeys,
-    HOPKeys,
-    InfluenceKeys,
-    LOLAKeys,
-    PlayerKeys,
-    PPOKeys,
-    PR2Keys,
-    QKeys,
-    QTRANKeys,
-    RMSPropKeys,
-    SubgoalKeys,
-    SubgoalReadingKeys,
-    SubgoalValueKeys,
-    TargetKeys,
-)
-from omg.modules.agents.keys import AgentWidthKeys, SecondLayerKeys
-from omg.modules.mixers.keys import HypernetKeys, MixingKeys
-from omg.modules.opponent_models.keys import (
-    CodeKeys,
-    EmbeddingKeys,
-    FeatureKeys,
-    InferenceKeys,
-    ModelRateKeys,
-    ModelWidthKeys,
-    NaiveKeys,
-)
+from omg.learners.keys import LearnerSections
+from omg.modules.agents.keys import AgentSections
+from omg.modules.mixers.keys import MixerSections
+from omg.modules.opponent_models.keys import ModelSections
 from omg.registry import (
     AgentTraits,
     ControllerTraits,
@@ -69,92 +45,24 @@ from omg.registry import (
 )
 from omg.registry.keys import KeysT
 from omg.registry.table import traits
-from omg.runners.keys import FailureKeys, WorkerKeys
+from omg.runners.keys import RunnerSections
 
 GENERAL: tuple[type[Keys], ...] = (RunKeys, PartsKeys, PlayKeys, DataKeys, EnvKeys, TeamKeys, StartKeys)
 """Sections that every run has."""
 
-SECTIONS: tuple[type[Keys], ...] = (
-    RunKeys,
-    SacredKeys,
-    PartsKeys,
-    PlayKeys,
-    FailureKeys,
-    WorkerKeys,
-    DataKeys,
-    SeatKeys,
-    EpsilonKeys,
-    AgentWidthKeys,
-    SecondLayerKeys,
-    PlayerKeys,
-    RMSPropKeys,
-    TargetKeys,
-    QKeys,
-    MixingKeys,
-    HypernetKeys,
-    QTRANKeys,
-    CriticKeys,
-    COMAKeys,
-    PPOKeys,
-    ModelRateKeys,
-    ModelWidthKeys,
-    EmbeddingKeys,
-    NaiveKeys,
-    FeatureKeys,
-    CodeKeys,
-    InferenceKeys,
-    SubgoalKeys,
-    SubgoalReadingKeys,
-    SubgoalValueKeys,
-    InfluenceKeys,
-    LOLAKeys,
-    PR2Keys,
-    SearchKeys,
-    HOPKeys,
-    EnvKeys,
-    TeamKeys,
-    StartKeys,
-)
-"""All sections that come with the package, in the order in which they are shown."""
 
-
-# Fields are collected from the last base to the first, so the bases stand in the reverse order of SECTIONS.
+# Fields are collected from the last base to the first: what stands last is shown first.
 class Config(
     StartKeys,
     TeamKeys,
     EnvKeys,
-    HOPKeys,
-    SearchKeys,
-    PR2Keys,
-    LOLAKeys,
-    InfluenceKeys,
-    SubgoalValueKeys,
-    SubgoalReadingKeys,
-    SubgoalKeys,
-    InferenceKeys,
-    CodeKeys,
-    FeatureKeys,
-    NaiveKeys,
-    EmbeddingKeys,
-    ModelWidthKeys,
-    ModelRateKeys,
-    PPOKeys,
-    COMAKeys,
-    CriticKeys,
-    QTRANKeys,
-    HypernetKeys,
-    MixingKeys,
-    QKeys,
-    TargetKeys,
-    RMSPropKeys,
-    PlayerKeys,
-    SecondLayerKeys,
-    AgentWidthKeys,
-    EpsilonKeys,
-    SeatKeys,
+    LearnerSections,
+    ModelSections,
+    MixerSections,
+    AgentSections,
+    ControllerSections,
     DataKeys,
-    WorkerKeys,
-    FailureKeys,
+    RunnerSections,
     PlayKeys,
     PartsKeys,
     SacredKeys,
@@ -210,6 +118,12 @@ class Config(
     def own_sections(self, part: Traits) -> tuple[Keys, ...]:
         """The settings of a part, each of its sections by itself."""
         return tuple(section(**{key: getattr(self, key) for key in section.model_fields}) for section in part.sections)
+
+
+SECTIONS: tuple[type[Keys], ...] = tuple(
+    section for section in reversed(Config.__mro__) if issubclass(section, Keys) and section.__bases__ == (Keys,)
+)
+"""All sections that come with the package, in the order in which they are shown."""
 
 
 def config_class(values: Mapping[str, object]) -> type[Config]:

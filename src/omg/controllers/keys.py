@@ -70,3 +70,7 @@ class SearchKeys(Keys):
     hop_search_bytes: Whole = Field(
         2_000_000_000, ge=1, le=2**50, description="Bytes of memory for the trees of a step; larger searches are split"
     )
+
+
+class ControllerSections(SearchKeys, EpsilonKeys, SeatKeys):
+    """All sections of controllers and action selectors, as the configuration has them; the last is shown first."""

@@ -199,3 +199,23 @@ class HOPKeys(Keys):
     hop_symmetries: bool = Field(
         True, description="Learn from positions (with subgoals: whole episodes) turned and mirrored at random"
     )
+
+
+class LearnerSections(
+    HOPKeys,
+    PR2Keys,
+    LOLAKeys,
+    InfluenceKeys,
+    SubgoalValueKeys,
+    SubgoalReadingKeys,
+    SubgoalKeys,
+    PPOKeys,
+    COMAKeys,
+    CriticKeys,
+    QTRANKeys,
+    QKeys,
+    TargetKeys,
+    RMSPropKeys,
+    PlayerKeys,
+):
+    """All sections of learners and optimisers, the last is shown first; `ForesightKeys` has one of their keys."""

@@ -27,3 +27,7 @@ class FailureKeys(Keys):
     worker_failures: Many = Field(
         10, ge=0, description="Failures of games in a row, without a whole round between them, that a run endures"
     )
+
+
+class RunnerSections(WorkerKeys, FailureKeys):
+    """All sections of runners, as the configuration has them; the last is shown first."""

@@ -22,3 +22,7 @@ class SecondLayerKeys(Keys):
     mlp_second_dim: Width | None = Field(
         None, ge=1, description="Width of the second layer of feed-forward agents and critics; None: as the first's"
     )
+
+
+class AgentSections(SecondLayerKeys, AgentWidthKeys):
+    """All sections of agent networks, as the configuration has them; the last is shown first."""

@@ -11,7 +11,7 @@ from omg.registry.kinds import Whole, Width
 class MixingKeys(Keys):
     """The network that values the joint action."""
 
-    mixing_embed_dim: Width = Field(32, ge=1, description="Width of QMIX's mixing layer, and of QTRAN's networks")
+    mixing_embed_dim: Width = Field(32, ge=1, description="Width of mixing networks: QMIX, QPLEX, QTRAN")
 
 
 class HypernetKeys(Keys):
@@ -19,3 +19,7 @@ class HypernetKeys(Keys):
 
     hypernet_layers: Whole = Field(2, ge=1, le=2, description="Layers of QMIX's weight generators")
     hypernet_embed: Width = Field(64, ge=1, description="Hidden width of QMIX's weight generators")
+
+
+class MixerSections(HypernetKeys, MixingKeys):
+    """All sections of mixers, as the configuration has them; the last is shown first."""

@@ -71,3 +71,7 @@ class InferenceKeys(Keys):
         "each", description="How the others' last actions enter the inference: each seat's, their counts, not at all"
     )
     omg_sample: bool = Field(True, description="Subgoals are drawn while training; tests always use their mean")
+
+
+class ModelSections(InferenceKeys, CodeKeys, FeatureKeys, NaiveKeys, EmbeddingKeys, ModelWidthKeys, ModelRateKeys):
+    """All sections of opponent models, as the configuration has them; the last is shown first."""

@@ -90,7 +90,7 @@ BAD_INPUT: list[tuple[list[str], str]] = [
         "Unknown option of sc2 'env_args.mapname'. Did you mean 'env_args.map_name'? Allowed: ",
     ),
     # unknown names
-    (["--config=iql", "mixer=qmx"], "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, vdn."),
+    (["--config=iql", "mixer=qmx"], "Unknown mixer 'qmx'. Did you mean 'qmix'? Allowed: None, qmix, qplex, vdn."),
     (["--config=iql", "learner=q_lerner"], "Unknown learner 'q_lerner'. Did you mean 'q_learner'? Allowed: "),
     (["--config=iql", "mac=basic"], "Unknown mac 'basic'. Did you mean 'basic_mac'? Allowed: "),
     (["--config=iql", "am_model=none"], "Unknown am_model 'none'. Did you mean 'none_am'? Allowed: "),

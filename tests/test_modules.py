@@ -21,7 +21,7 @@ from omg.modules.agents.mlp import MLPAgent
 from omg.modules.agents.rnn import RNNAgent
 from omg.modules.layers import Linear, select_rows
 from omg.modules.mixers import MIXERS
-from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.base import Choices, MixerSizes
 from omg.modules.mixers.qmix import QMixer
 from omg.modules.mixers.vdn import VDNMixer
 from played import drawn, fast_jit
@@ -311,9 +311,11 @@ def test_qmix_equals_loops(layers: int):
 
 @pytest.mark.parametrize("name", sorted(MIXERS))
 def test_mixers_rise_with_every_seats_value(name: str):
-    mixer = build_mixer(name, MixerSizes(A, S), 1)
+    own = tuple(section() for section in MIXERS[name].traits.sections)
+    mixer = build_mixer(name, MixerSizes(A, S, n_actions=U, own=own), 1)
     qs, state = mixer_inputs()
-    slope = fast_jit(jax.grad(lambda qs: mixer(qs, state).sum()))(qs)
+    choices = Choices(jnp.zeros(qs.shape, int), qs + 1.0)
+    slope = fast_jit(jax.grad(lambda qs: mixer(qs, state, choices).sum()))(qs)
     assert float(slope.min()) >= 0
     assert float(slope.max()) > 0
 

@@ -120,6 +120,7 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "iql, rewards summed": ({"common_reward": True}, True),
     "vdn": ({"mixer": "vdn", "double_q": False}, False),
     "qmix, rewards summed": ({"mixer": "qmix"}, True),
+    "qplex": ({"mixer": "qplex"}, True),
     "qmix on the state": ({"mixer": "qmix", "double_q": False, "obs_is_state": True}, False),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from omg.modules.mixers.keys import HypernetKeys, MixingKeys
+from omg.modules.mixers.keys import HypernetKeys, MixingKeys, QPlexKeys
 from omg.registry import Entry, MixerTraits, Registry
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ MIXERS: Registry[Callable[..., Mixer], MixerTraits] = Registry(
             "omg.modules.mixers.qmix:QMixer",
             MixerTraits(sections=(MixingKeys, HypernetKeys)),
             "a monotonic network whose weights depend on the state",
+        ),
+        "qplex": Entry(
+            "omg.modules.mixers.qplex:QPlexMixer",
+            MixerTraits(sections=(MixingKeys, QPlexKeys)),
+            "duplex dueling: any values, as long as the seats agree on the best actions",
         ),
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from omg.registry.keys import Keys
-from omg.registry.kinds import Whole, Width
+from omg.registry.kinds import Handful, Whole, Width
 
 
 class MixingKeys(Keys):
@@ -21,5 +21,11 @@ class HypernetKeys(Keys):
     hypernet_embed: Width = Field(64, ge=1, description="Hidden width of QMIX's weight generators")
 
 
-class MixerSections(HypernetKeys, MixingKeys):
+class QPlexKeys(Keys):
+    """QPLEX's weights of the seats' advantages."""
+
+    qplex_heads: Handful = Field(4, ge=1, description="QPLEX: heads that the weight of each seat's advantage sums up")
+
+
+class MixerSections(QPlexKeys, HypernetKeys, MixingKeys):
     """All sections of mixers, as the configuration has them; the last is shown first."""

@@ -13,12 +13,13 @@ from pydantic.fields import FieldInfo
 
 from omg.config.layers import algorithm_names, resolve, summary
 from omg.config.old_word_table import OLD_WORDS
-from omg.config.schema import SECTIONS
+from omg.config.schema import GENERAL, SECTIONS
 from omg.config.values import describe_field
 from omg.envs import ENVS, make_env
 from omg.envs.battle import MAPS
 from omg.envs.battle.maps import Force
 from omg.envs.battle.units import UnitType
+from omg.registry import Keys, registries
 from omg.registry.keys import words_of
 
 _MARK = re.compile(r"^<!-- table: (?P<name>[\w-]+) -->$", re.MULTILINE)
@@ -53,9 +54,21 @@ def keys() -> str:
             )
             for key in section.__annotations__
         ]
-        heading = f"### {title}\n\n{section.__doc__}\n"
+        heading = f"### {title}\n\n{section.__doc__}{_read_by(section)}\n"
         parts.append(f"{heading}\n{_table(('key', 'default', 'allowed', 'meaning'), rows)}")
     return "\n".join(parts)
+
+
+def _read_by(section: type[Keys]) -> str:
+    """Which parts read a section."""
+    if section in GENERAL:
+        return " Every run has these."
+    found = {
+        key: [name for name, entry in parts.items() if section in entry.traits.sections]
+        for key, parts in registries().items()
+    }
+    parts = ", ".join(f"`{key}={name}`" for key, names in found.items() for name in names)
+    return f" Read by {parts}."
 
 
 def old_words() -> str:

@@ -29,8 +29,8 @@ COMMANDS = (
     "--env-config=sc2 --config=iql_omg --seed=123 --debug",
 )
 SMALL = (
-    "t_max=200 test_nepisode=2 batch_size_run=2 batch_size=2 buffer_size=32 rnn_hidden_dim=8 am_hidden_dim=8 "
-    "subgoal_dim=4 updates_per_episode=0.5 env_args.episode_limit=20"
+    "t_max=200 test_nepisode=2 batch_size_run=2 batch_size=2 buffer_size=32 updates_per_episode=0.5 "
+    "env_args.episode_limit=20"
 )
 
 

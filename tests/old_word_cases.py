@@ -156,7 +156,10 @@ TRANSLATED: dict[str, tuple[str, Check]] = {
         f"--config=coma {BATTLE} action_selector=soft_policies",
         lambda seen: seen.state.learner.mac.selector == "multinomial" and seen.epsilon(0) == 0,
     ),
-    "hidden_dim": ("hidden_dim=24", lambda seen: seen.first_layer[1] == 24 and seen.config.critic_hidden_dim == 24),
+    "hidden_dim": (
+        f"--config=ippo {BATTLE} hidden_dim=24",
+        lambda seen: seen.first_layer[1] == 24 and seen.config.critic_hidden_dim == 24,
+    ),
     "use_rnn": ("use_rnn=False", lambda seen: "MLPAgent" in seen.parts),
     "eps_clip": (f"--config=ippo {BATTLE} eps_clip=0.1", lambda seen: seen.program.learner.config.ppo_clip == 0.1),
     "epochs": (f"--config=ippo {BATTLE} epochs=7", lambda seen: seen.program.learner.config.ppo_epochs == 7),

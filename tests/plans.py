@@ -10,6 +10,8 @@ from omg.config import read_yaml
 from tiny import GAME, SETTINGS
 
 RUN = {**SETTINGS, "t_max": 300, "save_buffer": False}
+PLAYERS = ("rnn_hidden_dim", "epsilon_anneal_time", "target_update_interval")
+"""Keys of players; a prior has no use for them."""
 PLAN: dict[str, Any] = {
     "name": "small",
     "game": {"env_config": "foraging", "env_args": GAME},
@@ -20,7 +22,7 @@ PLAN: dict[str, Any] = {
         "episodes": 8,
         **RUN,
     },
-    "prior": {**RUN, "subgoal_dim": 4},
+    "prior": {**{key: value for key, value in RUN.items() if key not in PLAYERS}, "subgoal_dim": 4},
     "train": {**RUN, "seeds": 3, "subgoal_dim": 4, "am_hidden_dim": 8},
     "agents": {"d3qn": None, "omg": {"config": "d3qn_omg", "subgoal_mode": "conservative"}},
     "evaluation": {"episodes": 4, "crossplay_episodes": 4, "inference_episodes": 12},

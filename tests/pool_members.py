@@ -22,7 +22,8 @@ ENV = make_env("foraging", **GAME)
 
 
 def settings(algorithm: str = "iql", **changes: Any) -> Config:
-    return resolve(algorithm, "foraging", {**SETTINGS, "env_args": GAME, **changes}).config
+    settings = {**SETTINGS, "env_args": GAME, **changes}
+    return resolve(algorithm, "foraging", settings, shared=settings).config
 
 
 def agent(folder: Path, config: Config | None = None, seed: int = 1, draw: int | None = None) -> Path:

@@ -52,7 +52,7 @@ SCRIPTS = ("nearest_stag", "nearest_hare", "random")
 
 def small_config(algorithm: str = "ppo", **changes: Any) -> Config:
     overrides = {"env_args": GAME, **({} if algorithm == "hop" else SETTINGS), **changes}
-    return adjust(resolve(algorithm, "stag_hunt", overrides).config, has_gpu=False)[0]
+    return adjust(resolve(algorithm, "stag_hunt", overrides, shared=overrides).config, has_gpu=False)[0]
 
 
 # ------------------------------------------------------------------------------------------------- teams as data

@@ -40,7 +40,7 @@ def config(env: str = "foraging", env_args: dict[str, Any] | None = None, **chan
         "hypernet_embed": 4,
         **changes,
     }
-    return resolve("iql", env, overrides).config
+    return resolve("iql", env, overrides, shared=overrides).config
 
 
 def drawn_policy(settings: Config, env: Env, seed: int = 0) -> BasicMAC:

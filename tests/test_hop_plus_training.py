@@ -43,7 +43,7 @@ SEARCH: dict[str, Any] = {"hop_simulations": 3, "hop_samples": 2, "hop_hidden_di
 
 def small_config(results: Path, algorithm: str = "hop_plus", **changes: Any) -> Config:
     overrides = {**SETTINGS, **SEARCH, "env_args": GAME, "local_results_path": str(results), **changes}
-    return adjust(resolve(algorithm, "snowdrift", overrides).config, has_gpu=False)[0]
+    return adjust(resolve(algorithm, "snowdrift", overrides, shared=overrides).config, has_gpu=False)[0]
 
 
 def stored_prior(folder: Path, **changes: Any) -> Prior:

@@ -40,7 +40,7 @@ SETTINGS: dict[str, Any] = {
 
 def small_config(results: Path, algorithm: str = "hop", **changes: Any) -> Config:
     overrides = {**SETTINGS, "env_args": GAME, "local_results_path": str(results), **changes}
-    return adjust(resolve(algorithm, "snowdrift", overrides).config, has_gpu=False)[0]
+    return adjust(resolve(algorithm, "snowdrift", overrides, shared=overrides).config, has_gpu=False)[0]
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_words_that_are_refused(word: str):
         ("moa_update_time=3", "is a word of HOP's"),
         ("-l WARNING", "Allowed: info, debug, or --quiet"),
         ("-u tracker=sacred", "unobserved: stands for tracker="),
-        ("mask_before_softmax=False", "COMA has the choice"),
+        ("mask_before_softmax=False", "learner=coma_learner would"),
         ("--config=iql_ns", "The nearest is: iql_idv"),
         ("--config=ia2c", "The nearest is: ippo"),
         ("print_dependencies", r"versions\.json"),
@@ -89,9 +89,9 @@ def test_what_contradicts_is_refused(words: str, message: str):
 
 
 def test_values_as_people_type_them():
-    seen = Seen("t_max=2.5M buffer_size=1k use_cuda=Yes double_q=off workers=1k epsilon_anneal_time=50K")
+    seen = Seen("t_max=2.5M buffer_size=1k use_cuda=Yes double_q=off early_stop_patience=1k epsilon_anneal_time=50K")
     config = seen.config
-    assert (config.t_max, config.buffer_size, config.workers, config.epsilon_anneal_time) == (
+    assert (config.t_max, config.buffer_size, config.early_stop_patience, config.epsilon_anneal_time) == (
         2_500_000,
         1000,
         1000,

@@ -31,7 +31,7 @@ def team():
     settings = {**SMALL, "env_args": GAME, "omg_q_input": "oracle", "subgoal_mode": "next"}
     configs = (
         resolve("1iql1iql_omg", "foraging", settings).config,
-        resolve("iql", "foraging", {**SMALL, "env_args": GAME}).config,
+        resolve("iql", "foraging", {**SMALL, "env_args": GAME}, shared=SMALL).config,
     )
     main, other = jax.jit(lambda: [build_mac(each, env.spec, jax.random.key(i)) for i, each in enumerate(configs)])()
     main, (squad, _) = main.tested(), build_squad([other])

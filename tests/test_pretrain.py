@@ -19,9 +19,10 @@ from omg.pools import Pool, PriorCard, load_prior, pool_prior
 from omg.tracking import RunFolder
 from omg.training.program import Program
 from omg.training.start import about_prior
+from plans import PLAYERS
 from tiny import GAME, SETTINGS, tiny_config, tiny_pool
 
-QUICK = {**SETTINGS, "t_max": 300, "subgoal_dim": 4}
+QUICK = {key: value for key, value in SETTINGS.items() if key not in PLAYERS} | {"t_max": 300, "subgoal_dim": 4}
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +112,8 @@ def test_the_command_prints_the_measures_and_where_the_prior_is(
     seen: list[Config] = []
     monkeypatch.setattr(api, "train_config", lambda config, **_: seen.append(config) or run)
     monkeypatch.setenv("COLUMNS", "300")
-    assert main(["pretrain", str(pool.path), "subgoal_dim=4", "--t_max=300", "with", "lr=0.1", "--quiet"]) == 0
-    assert seen == [prior_config(pool.path, {"subgoal_dim": 4, "t_max": 300, "lr": 0.1})]
+    assert main(["pretrain", str(pool.path), "subgoal_dim=4", "--t_max=300", "with", "am_lr=0.1", "--quiet"]) == 0
+    assert seen == [prior_config(pool.path, {"subgoal_dim": 4, "t_max": 300, "am_lr": 0.1})]
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     rmse = run.metrics.last(name="test_prior_rmse")
     assert f"prior_rmse {rmse:.4f} error of the decoded view, original units" in lines

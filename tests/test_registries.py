@@ -11,6 +11,8 @@ import pytest
 from omg.components import SELECTORS
 from omg.components.replay import FLOAT_TYPES
 from omg.config import Config, adjust, algorithm_names, playable_games, resolve
+from omg.config.reading import reads
+from omg.config.schema import GENERAL, SECTIONS
 from omg.controllers import ACTION_SELECTORS
 from omg.controllers.draw import MANNERS
 from omg.envs import ENVS
@@ -70,13 +72,45 @@ def pairs() -> list[tuple[str, str]]:
     return chosen
 
 
+LOOKED_AT_BEFORE = {"mixer", "prosocial", "common_reward"}
+"""Keys that `adjust` looks at: some learners have no further use for them, but refuse what they cannot honour."""
+OF_THE_HOST = {"diagnostics_interval", "prior_path"}
+"""Keys that are read while a run goes on, or for a run in a team."""
+HANDED_ON = {
+    *("am_lr", "am_hidden_dim", "am_embed_dim", "am_feature", "mask_before_softmax", "mlp_second_dim"),
+    *("mixing_embed_dim", "hypernet_layers", "hypernet_embed", "omg_q_input", "omg_sample", "omg_maps"),
+    *("omg_inference", "omg_reconstruct", "omg_actions", "omg_feature", "omg_residual", "subgoal_dim"),
+    *("epsilon_start", "epsilon_finish", "epsilon_anneal_time"),
+}
+"""Keys that are handed to whatever part is built, with all other sizes; only some of these parts make use of them."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The keys that anybody asks a configuration for."""
+    keys: set[str] = set()
+    plain = Config.__getattribute__
+
+    def noted(config: Config, name: str) -> Any:
+        if name in Config.model_fields:
+            keys.add(name)
+        return plain(config, name)
+
+    monkeypatch.setattr(Config, "__getattribute__", noted)
+    return keys
+
+
 @pytest.mark.parametrize(("algorithm", "env"), pairs())
-def test_every_algorithm_and_every_game_runs(algorithm: str, env: str):
-    """Traces one chunk without compiling it. Short episodes keep the number of traced lengths at one."""
+def test_every_algorithm_and_every_game_runs(algorithm: str, env: str, asked: set[str]):
+    """Traces one chunk without compiling it. Short episodes keep the number of traced lengths at one.
+
+    What is asked of the configuration meanwhile are the keys of the chosen parts, all of them and no others.
+    """
     settings: dict[str, Any] = {"env_args.episode_limit": 8, "seeds": 2, "buffer_size": 64}
     if env == "sc2":
         settings["env_args.map_name"] = "2m_vs_1z"
     config, _ = adjust(resolve(algorithm, env, settings).config, has_gpu=False)
+    asked.clear()
     program = Program(config)
     state = jax.eval_shape(program.init, jnp.array([1, 2], jnp.uint32))
     after, log = jax.eval_shape(program.chunk, state)
@@ -94,6 +128,11 @@ def test_every_algorithm_and_every_game_runs(algorithm: str, env: str):
     assert tests.returns.shape == (2, config.test_nepisode)
     assert bool(examined) == program.learner.examines
     assert all((metric.shape, metric.dtype) == ((2,), jnp.float32) for metric in examined.values())
+    of_parts = {key for section in SECTIONS if section not in GENERAL for key in section.model_fields}
+    found = asked & of_parts
+    declared = {key for key in of_parts if reads(config, key)}
+    assert declared - found <= LOOKED_AT_BEFORE | OF_THE_HOST
+    assert found - declared <= HANDED_ON
 
 
 def test_a_fourth_runner_can_be_added_from_outside(request: pytest.FixtureRequest):

@@ -43,7 +43,7 @@ LEARNED = {
 
 def run_config(results: Path, name: str, **changes: Any) -> Config:
     settings = {**SETTINGS, **SHORT, "env_args": GAME, "local_results_path": str(results), **changes}
-    return adjust(resolve(name, "stag_hunt", settings).config, has_gpu=False)[0]
+    return adjust(resolve(name, "stag_hunt", settings, shared=settings).config, has_gpu=False)[0]
 
 
 @pytest.mark.parametrize("name", RUNS)

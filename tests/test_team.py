@@ -214,11 +214,12 @@ class Rule(ScriptedPlayer):
         return greedy(jnp.sin(mark * (1 + jnp.arange(avail.shape[-1]))), avail)
 
 
+SIZES = {"rnn_hidden_dim": 8, "am_hidden_dim": 8, "subgoal_dim": 4}
+
+
 def player(algorithm: str, seed: int, **changes: Any) -> Any:
     """A player with weights drawn by NumPy: compiling their initialisation would take seconds."""
-    config = resolve(
-        algorithm, "foraging", {"rnn_hidden_dim": 8, "am_hidden_dim": 8, "subgoal_dim": 4, **changes}
-    ).config
+    config = resolve(algorithm, "foraging", {**SIZES, **changes}, shared=SIZES).config
     shapes = jax.eval_shape(lambda: build_mac(config, SPEC, jax.random.PRNGKey(0)))
     rng = np.random.default_rng(seed)
 

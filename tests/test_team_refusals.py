@@ -33,7 +33,7 @@ def refusal(config: Callable[[], Config]) -> str:
 
 def battle(team: str, **changes: Any) -> Config:
     settings = {**SETTINGS, **MODELS, "env_args": {"map_name": "3m"}, **changes}
-    return adjust(resolve(team, "sc2", settings).config, has_gpu=False)[0]
+    return adjust(resolve(team, "sc2", settings, shared=settings).config, has_gpu=False)[0]
 
 
 @pytest.fixture(scope="module")

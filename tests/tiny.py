@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
 def tiny_config(results: Path, algorithm: str = "iql", **changes: Any) -> Config:
     """IQL in a foraging game of 4x4 cells for 1000 steps, which is about forty chunks of one iteration."""
     overrides = {**SETTINGS, "env_args": GAME, "local_results_path": str(results), **changes}
-    return adjust(resolve(algorithm, "foraging", overrides).config, has_gpu=False)[0]
+    return adjust(resolve(algorithm, "foraging", overrides, shared=overrides).config, has_gpu=False)[0]
 
 
 def result(folder: Path) -> tuple[bytes, dict[str, bytes]]:

@@ -247,8 +247,7 @@ def _run(
             save_maps(folder.path, program.adapters)
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
-        about = "sc2: built-in battle simulator" if config.env == "sc2" else ""
-        about = getattr(program.env, "about", about)
+        about = getattr(program.env, "about", "")
         if about:
             reporter.say(about)
         try:

@@ -5,7 +5,7 @@ is a field with a help text in the section of the part that reads it.
 """
 
 from omg.config.checks import adjust, check_stored, playable_games, update_rhythm
-from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, resolve
+from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, refuse_shared, resolve
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, config_fields, parse_config
 from omg.config.teams import POOL, TeamPart, parse_team
@@ -28,6 +28,7 @@ __all__ = [
     "parse_team",
     "playable_games",
     "read_yaml",
+    "refuse_shared",
     "resolve",
     "translate",
     "update_rhythm",

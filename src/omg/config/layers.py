@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from omg.config.old_word_table import OLD_CONFIG_NAMES
 from omg.config.old_words import translate_old_words
 from omg.config.overrides import assignments, merge, nested
-from omg.config.schema import Config, parse_config
+from omg.config.reading import reads, unread_error
+from omg.config.schema import Config, config_fields, parse_config
 from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
 from omg.config.values import read_yaml
 from omg.envs import ENVS, Env, make_env
 from omg.errors import UserError, unknown_name
 from omg.registry import ControllerTraits
 from omg.registry.table import names_with
+from omg.types import Json
 
 COMMAND_LINE = "command line"
 SCHEMA_DEFAULT = "schema default"
 
 OpenGames = Literal["all", "built-in", "none"]
-Layer = tuple[str, Mapping[str, Any]]
+Layer = tuple[str, Mapping[str, object]]
 """Where values come from, and the values as a tree."""
 
 
@@ -42,16 +44,27 @@ class Resolved:
     """Algorithm -> its own configuration; empty when one algorithm has all seats."""
     notes: tuple[str, ...] = ()
     """One sentence for each old word that was translated; see `old_words`."""
+    told: tuple[str, ...] = ()
+    """Keys that the command line sets to something else than what holds without it. What it repeats does not count, so
+    a complete configuration can be given back."""
+    unread: tuple[str, ...] = ()
+    """Those of them that no part of the run reads."""
     env: Env | None = None
     """The game, where it was opened."""
+
+    @property
+    def configs(self) -> tuple[Config, ...]:
+        """Those of the run and of the members of its team."""
+        return (self.config, *self.members.values())
 
 
 def resolve(
     config_name: str | None,
     env_config: str | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Sequence[str] | Mapping[str, object] = (),
     *,
     open_games: OpenGames = "all",
+    shared: Collection[str] = (),
 ) -> Resolved:
     """Merges the layers and validates the result.
 
@@ -62,6 +75,8 @@ def resolve(
         overrides: `dotted.key=value` words, or a mapping of dotted keys to Python values.
         open_games: which games are opened to see whether the settings fit them; where one is not, the seats of a team
             are not counted.
+        shared: keys of `overrides` that need not be read by this run: several runs have them in common, or a command
+            sets them whatever the algorithm. Which of them are not read stands in `Resolved.unread`.
 
     Raises:
         UserError: names the first thing that cannot be used and what is allowed.
@@ -74,8 +89,17 @@ def resolve(
         # The game is opened once, when all settings are known.
         first = _resolve(config_name, env_config, translation.settings, "none")
         translation = translation.complete(first.config)
-    resolved = _resolve(config_name, env_config, translation.settings, open_games)
-    return replace(resolved, notes=(*name_notes, *translation.notes))
+    settings = translation.settings
+    if translation.translated:
+        first = _resolve(config_name, env_config, settings, "none")
+        left_out = [key for key in first.unread if key in translation.translated]
+        settings = {key: value for key, value in settings.items() if key not in left_out}
+        name_notes += [f"{key}: left out, as no part of this run reads it." for key in left_out]
+    resolved = _resolve(config_name, env_config, settings, open_games)
+    for key in resolved.unread:
+        if key not in shared:
+            raise unread_error(key, getattr(resolved.config, key), resolved.configs)
+    return replace(resolved, notes=(*translation.notes, *name_notes))
 
 
 def _current_name(name: str | None, notes: list[str]) -> str | None:
@@ -91,15 +115,33 @@ def _current_name(name: str | None, notes: list[str]) -> str | None:
 
 
 def _resolve(
-    config_name: str | None, env_config: str | None, settings: Mapping[str, Any], open_games: OpenGames
+    config_name: str | None, env_config: str | None, settings: Mapping[str, object], open_games: OpenGames
 ) -> Resolved:
     command_line = nested(settings)
     if env_config is None:
         env_config = str(command_line.get("env", Config.model_fields["env"].default))
     common = [("default.yaml", _read("default.yaml")), _env_layer(env_config)]
     if config_name is not None and looks_like_team(config_name):
-        return _resolve_team(config_name, common, command_line, open_games)
-    return _resolve_single(config_name, common, command_line, open_games)
+        resolved = _resolve_team(config_name, common, command_line, open_games)
+    else:
+        resolved = _resolve_single(config_name, common, command_line, open_games)
+    unread = (key for key in resolved.told if not any(reads(config, key) for config in resolved.configs))
+    return replace(resolved, unread=tuple(unread))
+
+
+def refuse_shared(keys: Iterable[str], runs: Sequence[Resolved]) -> None:
+    """Refuses settings that several runs have in common and that none of them reads.
+
+    Args:
+        keys: of the common settings.
+        runs: resolved with these keys as `shared`.
+
+    Raises:
+        UserError: names the first such key, and the parts that would read it.
+    """
+    for key in keys:
+        if runs and all(key in run.unread for run in runs):
+            raise unread_error(key, getattr(runs[0].config, key), [config for run in runs for config in run.configs])
 
 
 def algorithm_names() -> list[str]:
@@ -118,7 +160,7 @@ def summary(path: str) -> str:
     return file.read_text(encoding="utf-8").splitlines()[0].removeprefix("#").strip() if file.is_file() else ""
 
 
-def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(tree: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Json]]:
     """Dotted key and value of every leaf of a tree of mappings."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -130,7 +172,7 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 def _resolve_single(
     algorithm: str | None,
     common: Sequence[Layer],
-    command_line: Mapping[str, Any],
+    command_line: Mapping[str, object],
     open_games: OpenGames,
     env: Env | None = None,
 ) -> Resolved:
@@ -155,7 +197,7 @@ def _resolve_single(
 
 
 def _resolve_team(
-    name: str, common: Sequence[Layer], command_line: Mapping[str, Any], open_games: OpenGames
+    name: str, common: Sequence[Layer], command_line: Mapping[str, object], open_games: OpenGames
 ) -> Resolved:
     parts = parse_team(name, algorithm_names())
     members = {
@@ -183,7 +225,7 @@ def _resolve_team(
         given = getattr(governing.config, key)
         if key != "name" and given != value:
             raise UserError(f"{key}: got {given}, but the team '{name}' implies {value}; leave {key} out.")
-    return Resolved(governing.config, governing.sources, tuple(parts), members, env=env)
+    return replace(governing, team=tuple(parts), members=members, env=env)
 
 
 def member_config(config: Config, algorithm: str) -> Config:
@@ -203,13 +245,20 @@ def _team_controller() -> str:
 
 
 def _merge_layers(layers: Sequence[Layer]) -> Resolved:
-    tree: dict[str, Any] = {}
+    tree: dict[str, object] = {}
+    below: Mapping[str, object] = {}
+    told: Mapping[str, object] = {}
     origins: dict[str, str] = {}
     for source, values in layers:
+        if source == COMMAND_LINE:
+            below, told = tree, values
         tree = merge(tree, values)
         origins |= {key: source for key, _ in leaves(values)}
     config = parse_config(tree)
-    return Resolved(config, {key: origins.get(key, SCHEMA_DEFAULT) for key, _ in leaves(config.model_dump())})
+    sources = {key: origins.get(key, SCHEMA_DEFAULT) for key, _ in leaves(config.model_dump())}
+    defaults = {key: config_fields()[key].default for key in told}
+    news = [key for key in told if getattr(config, key) not in (defaults[key], below.get(key, defaults[key]))]
+    return Resolved(config, sources, told=tuple(news))
 
 
 def _build_game(config: Config) -> Env:
@@ -234,7 +283,7 @@ def _algorithm_layers(algorithm: str | None) -> list[Layer]:
 
 
 @cache
-def _read(path: str) -> Mapping[str, Any]:
+def _read(path: str) -> Mapping[str, object]:
     values = read_yaml(files("omg.config").joinpath(path).read_text(encoding="utf-8"))
     return values if values is not None else {}
 

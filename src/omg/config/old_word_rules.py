@@ -7,18 +7,18 @@ Each takes the word's value, some also the configuration that all other words ma
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from omg.config.old_words import Settings
 from omg.config.schema import Config
 from omg.envs import make_env
 from omg.errors import UserError, unknown_name
+from omg.types import Json
 
 _LEVELS = {"debug": {"debug": True}, "info": {}, "warning": {}, "error": {}, "critical": {}}
 _CRITICS = {"ac_critic": "obs", "ac_critic_ns": "obs", "cv_critic": "state", "cv_critic_ns": "state"}
 
 
-def target_update(value: Any) -> Settings:
+def target_update(value: Json) -> Settings:
     """Copies after some episodes; moving averages are refused."""
     if not isinstance(value, int | float) or value <= 1:
         raise UserError(
@@ -28,27 +28,27 @@ def target_update(value: Any) -> Settings:
     return {"target_update_interval": value}
 
 
-def network(value: Any) -> Settings:
+def network(value: Json) -> Settings:
     """A recurrent agent or a feed-forward one."""
     return {"agent": "rnn" if value else "mlp"}
 
 
-def repeat_label(value: Any) -> Settings:
+def repeat_label(value: Json) -> Settings:
     """The number of a repetition as a label."""
     return {"label": f"repeat{value}"}
 
 
-def game_seed(value: Any) -> Settings:
+def game_seed(value: Json) -> Settings:
     """The seed of everything; none for None."""
     return {} if value is None else {"seed": value}
 
 
-def verbose(value: Any) -> Settings:
+def verbose(value: Json) -> Settings:
     """More messages."""
     return {"debug": True} if value else {}
 
 
-def log_level(value: Any) -> Settings:
+def log_level(value: Json) -> Settings:
     """Sacred's levels: `debug` and `info`; quieter ones are refused."""
     name = str(value).lower()
     if name not in _LEVELS:
@@ -58,14 +58,14 @@ def log_level(value: Any) -> Settings:
     return _LEVELS[name]
 
 
-def critic(value: Any) -> Settings:
+def critic(value: Json) -> Settings:
     """What the critic sees."""
     if value not in _CRITICS:
         raise unknown_name("critic_type", str(value), _CRITICS)
     return {"critic_input": _CRITICS[value]}
 
 
-def mongo(value: Any) -> Settings:
+def mongo(value: Json) -> Settings:
     """Sacred's `host:port:database`, `host:port`, `database` or an address."""
     text = str(value)
     sacred: Settings = {"tracker": ["sacred"], "sacred_observers": ["mongo"]}
@@ -78,17 +78,17 @@ def mongo(value: Any) -> Settings:
     return {**sacred, "sacred_mongo_url": address, "sacred_mongo_db": database}
 
 
-def sacred_files(value: Any) -> Settings:
+def sacred_files(value: Json) -> Settings:
     """Sacred's files, and with them all results, under a folder."""
     return {"tracker": ["sacred"], "sacred_observers": ["file"], "local_results_path": str(value)}
 
 
-def sacred_tinydb(value: Any) -> Settings:
+def sacred_tinydb(value: Json) -> Settings:
     """Sacred's TinyDB, and with it all results, under a folder."""
     return {"tracker": ["sacred"], "sacred_observers": ["tinydb"], "local_results_path": str(value)}
 
 
-def output_type(config: Config, value: Any) -> Settings:
+def output_type(config: Config, value: Json) -> Settings:
     """Nothing, if the outputs of the agents are of that type."""
     expected = "pi_logits" if config.selector_part.of_a_policy else "q"
     if value != expected:
@@ -99,7 +99,7 @@ def output_type(config: Config, value: Any) -> Settings:
     return {}
 
 
-def buffer_place(config: Config, value: Any) -> Settings:
+def buffer_place(config: Config, value: Json) -> Settings:
     """Nothing, if the buffer lies there."""
     if value and config.use_cuda:
         raise UserError(
@@ -109,7 +109,7 @@ def buffer_place(config: Config, value: Any) -> Settings:
     return {}
 
 
-def returns(config: Config, value: Any) -> Settings:
+def returns(config: Config, value: Json) -> Settings:
     """Scaled returns, for learners with a critic."""
     if not value or config.learner_part.on_policy:
         return {"normalise_value": bool(value)}
@@ -124,13 +124,13 @@ def _search_only(word: str, config: Config) -> None:
         raise UserError(f"{word}: is a word of HOP's, but learner={config.learner} has no model of others' actions.")
 
 
-def passes(config: Config, value: Any) -> Settings:
+def passes(config: Config, value: Json) -> Settings:
     """Passes over the episodes just played."""
     _search_only("moa_update_time", config)
     return {"hop_epochs": value}
 
 
-def parts(config: Config, value: Any) -> Settings:
+def parts(config: Config, value: Json) -> Settings:
     """As many parts of a pass as make each no larger than `value` positions."""
     _search_only("moa_batch_size", config)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:

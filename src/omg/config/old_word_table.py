@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from omg.config import old_word_rules as rules
 from omg.config.old_words import OldWord, Refusal, only, renamed
 
@@ -16,7 +14,7 @@ def _refused(origin: str, words: dict[str, tuple[str, str]]) -> list[OldWord]:
     return [OldWord(word, origin, meant, here, Refusal(word, here)) for word, (meant, here) in words.items()]
 
 
-def _facts(origin: str, words: dict[str, tuple[tuple[Any, ...], str, str]]) -> list[OldWord]:
+def _facts(origin: str, words: dict[str, tuple[tuple[object, ...], str, str]]) -> list[OldWord]:
     return [OldWord(word, origin, meant, here, only(word, *ok)) for word, (ok, meant, here) in words.items()]
 
 

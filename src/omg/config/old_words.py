@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omg.errors import UserError
+from omg.types import Json
 
 if TYPE_CHECKING:
     from omg.config.schema import Config
 
-Settings = Mapping[str, Any]
+Settings = Mapping[str, Json]
 """Dotted key of ours -> value."""
 
 
@@ -31,9 +32,9 @@ class OldWord:
     """What it did there."""
     here: str
     """What it does here; for a refused word what to do instead. The note and the refusal are this sentence."""
-    becomes: Callable[[Any], Settings] | None = None
+    becomes: Callable[[Json], Settings] | None = None
     """Value -> settings of ours; raises `UserError` for a value that has none. None: the word is a key here."""
-    late: Callable[[Config, Any], Settings] | None = None
+    late: Callable[[Config, Json], Settings] | None = None
     """The same for words whose meaning depends on the rest of the configuration, which it is handed."""
 
     @property
@@ -50,20 +51,20 @@ class Refusal:
     def __init__(self, word: str, here: str) -> None:
         self.word, self.here = word, here
 
-    def __call__(self, value: Any) -> Settings:
+    def __call__(self, value: Json) -> Settings:
         """Raises the `UserError`."""
         raise UserError(f"{self.word}: {self.here}")
 
 
-def renamed(*keys: str) -> Callable[[Any], Settings]:
+def renamed(*keys: str) -> Callable[[Json], Settings]:
     """The word is one key of ours, or several with the same value."""
     return lambda value: dict.fromkeys(keys, value)
 
 
-def only(word: str, *allowed: Any) -> Callable[[Any], Settings]:
+def only(word: str, *allowed: object) -> Callable[[Json], Settings]:
     """The word states a fact: these values are accepted because it is so here anyway, all others are refused."""
 
-    def check(value: Any) -> Settings:
+    def check(value: Json) -> Settings:
         if value not in allowed:
             shown = " or ".join(str(one) for one in allowed)
             raise UserError(f"{word}: got {value}, which there is not here. Allowed: {shown}. {_table()[word].here}")
@@ -76,18 +77,22 @@ def only(word: str, *allowed: Any) -> Callable[[Any], Settings]:
 class Translation:
     """Settings in our words, and what is to be said and looked at later."""
 
-    settings: dict[str, Any]
+    settings: dict[str, Json]
     notes: tuple[str, ...]
-    pending: tuple[tuple[OldWord, Any], ...]
+    pending: tuple[tuple[OldWord, Json], ...]
     """Words that wait for the complete configuration, and their values."""
+    translated: frozenset[str] = frozenset()
+    """Keys of ours that old words stand for."""
 
     def complete(self, config: Config) -> Translation:
         """Translates what has waited, with the configuration that all other words make."""
-        settings, notes = dict(self.settings), list(self.notes)
+        settings, notes, translated = dict(self.settings), list(self.notes), set(self.translated)
         for old, value in self.pending:
             assert old.late is not None
-            _take(old, value, old.late(config, value), settings, notes)
-        return Translation(settings, tuple(notes), ())
+            becomes = old.late(config, value)
+            _take(old, value, becomes, settings, notes)
+            translated |= becomes.keys()
+        return Translation(settings, tuple(notes), (), frozenset(translated))
 
 
 def translate_old_words(given: Settings) -> Translation:
@@ -103,15 +108,18 @@ def translate_old_words(given: Settings) -> Translation:
     found = {key: _find(key, value) for key, value in given.items()}
     settings = {key: value for key, value in given.items() if found[key] is None}
     notes: list[str] = []
-    pending: list[tuple[OldWord, Any]] = []
+    pending: list[tuple[OldWord, Json]] = []
+    translated: set[str] = set()
     for key, old in found.items():
         if old is None:
             continue
         if old.becomes is not None:
-            _take(old, given[key], old.becomes(given[key]), settings, notes)
+            becomes = old.becomes(given[key])
+            _take(old, given[key], becomes, settings, notes)
+            translated |= becomes.keys() - given.keys()
         else:
             pending.append((old, given[key]))
-    return Translation(settings, tuple(notes), tuple(pending))
+    return Translation(settings, tuple(notes), tuple(pending), frozenset(translated))
 
 
 def old_word_notes(given: Settings) -> list[str]:
@@ -144,7 +152,7 @@ def is_old_key(key: str) -> bool:
     return key in _table()
 
 
-def _take(old: OldWord, value: Any, becomes: Settings, settings: dict[str, Any], notes: list[str]) -> None:
+def _take(old: OldWord, value: Json, becomes: Settings, settings: dict[str, Json], notes: list[str]) -> None:
     """Adds what a word becomes, unless something else is said already, and the note on it."""
     for key, ours in becomes.items():
         if key in settings and settings[key] != ours:
@@ -158,7 +166,7 @@ def _take(old: OldWord, value: Any, becomes: Settings, settings: dict[str, Any],
     notes.append(f"{typed}{f' -> {ours}' if ours else ''}: {old.here}")
 
 
-def _find(key: str, value: Any) -> OldWord | None:
+def _find(key: str, value: Json) -> OldWord | None:
     """The line of a setting that is to be translated or refused; None for one that is taken as it is."""
     table = _table()
     old = table.get(f"{key}={value}") or table.get(key)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from omg.config.sacred_words import SACRED_COMMANDS, SACRED_FLAGS
 from omg.config.values import parse_value
 from omg.errors import UserError
+from omg.types import Json
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _is_value(token: str) -> bool:
     return token != "with" and not token.startswith("--") and "=" not in token
 
 
-def assignments(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+def assignments(overrides: Sequence[str] | Mapping[str, Json]) -> dict[str, Json]:
     """Dotted key -> value; text is read as YAML, the last of several equal keys wins.
 
     Args:
@@ -102,7 +102,7 @@ def assignments(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(overrides, Mapping):
         return dict(overrides)
-    values: dict[str, Any] = {}
+    values: dict[str, Json] = {}
     for override in overrides:
         key, has_value, text = override.partition("=")
         if not has_value:
@@ -112,9 +112,9 @@ def assignments(overrides: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def nested(values: Mapping[str, Json]) -> dict[str, Json]:
     """`{"env_args.map_name": "8m"}` -> `{"env_args": {"map_name": "8m"}}`, merged in the order given."""
-    tree: dict[str, Any] = {}
+    tree: dict[str, Json] = {}
     for key, value in values.items():
         for part in reversed(key.split(".")):
             value = {part: value}
@@ -122,7 +122,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+def merge(lower: Mapping[str, Json], upper: Mapping[str, Json]) -> dict[str, Json]:
     """Both trees in one; where both have a value the upper one's stands, where both have a mapping they are merged."""
     merged = dict(lower)
     for key, value in upper.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -12,7 +12,7 @@ _UNITS = {"k": 1_000, "m": 1_000_000}
 _TRUTHS = {"yes": True, "on": True, "no": False, "off": False}
 
 
-def plain_value(field: FieldInfo, value: Any) -> Any:
+def plain_value(field: FieldInfo, value: object) -> object:
     """`value` as `field` knows it: text that is a known way to write a number or a truth value is replaced by it."""
     if not isinstance(value, str):
         return value

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Callable, Hashable, Mapping
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import annotated_types
 import yaml
@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from yaml.constructor import ConstructorError
 
 from omg.errors import UserError, abridged, is_plain_text
+from omg.types import Json
 
 _DIGITS = r"[0-9]+(?:_[0-9]+)*"
 _SCALARS: tuple[tuple[str, re.Pattern[str], list[str]], ...] = (
@@ -45,7 +46,7 @@ class ConfigLoader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's attribute)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         """A mapping whose keys are text as written; a key that is given twice is refused."""
         written: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -58,7 +59,7 @@ class ConfigLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _number(kind: type[int] | type[float]) -> Callable[[ConfigLoader, yaml.ScalarNode], Any]:
+def _number(kind: type[int] | type[float]) -> Callable[[ConfigLoader, yaml.ScalarNode], int | float]:
     """Reads a scalar as a number; what an explicit tag calls one need not be one."""
 
     def construct(_loader: ConfigLoader, node: yaml.ScalarNode) -> int | float:
@@ -94,7 +95,7 @@ class _ConfigDumper(yaml.SafeDumper):
 _ConfigDumper.add_representer(str, _ConfigDumper.represent_text)
 
 
-def read_yaml(text: str) -> Any:
+def read_yaml(text: str) -> Json:
     """Parses YAML `text` into None, truth values, numbers, text, lists and mappings with text for keys.
 
     Raises:
@@ -114,11 +115,11 @@ def read_yaml(text: str) -> Any:
     return values
 
 
-def _check_tree(values: Any) -> None:
+def _check_tree(values: Json) -> None:
     """Refuses what a tree of plain values cannot hold, and trees that are very large once aliases are followed."""
     level, nodes = [values], 0
     for _ in range(_MOST_LEVELS):
-        below: list[Any] = []
+        below: list[Json] = []
         for value in level:
             if isinstance(value, Mapping):
                 below += value.values()
@@ -137,12 +138,12 @@ def _check_tree(values: Any) -> None:
     raise yaml.YAMLError(f"it is nested more than {_MOST_LEVELS} levels deep")
 
 
-def write_yaml(values: Any) -> str:
+def write_yaml(values: Json) -> str:
     """YAML text in the order given, which `read_yaml` reads back to equal values."""
     return yaml.dump(values, Dumper=_ConfigDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
-def parse_value(key: str, text: str) -> Any:
+def parse_value(key: str, text: str) -> Json:
     """The value of one command-line assignment `key=text`."""
     try:
         return read_yaml(text)
@@ -178,7 +179,7 @@ def describe_field(field: FieldInfo) -> str:
     return f"{number} {bounds}{optional}"
 
 
-def _inner_rules(annotation: Any) -> list[Any]:
+def _inner_rules(annotation: object) -> list[object]:
     """Bounds of a number that may also be None: `Annotated[int, Le(3)] | None`."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return []
@@ -186,7 +187,7 @@ def _inner_rules(annotation: Any) -> list[Any]:
     return [rule for one in found for rule in (one.metadata if isinstance(one, FieldInfo) else [one])]
 
 
-def describe_type(annotation: Any) -> str:
+def describe_type(annotation: object) -> str:
     """A Python annotation in words."""
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -206,4 +207,5 @@ def describe_type(annotation: Any) -> str:
         type(None): "None",
     }
     plain = origin or annotation
-    return words.get(plain, getattr(plain, "__name__", str(plain)))
+    name = plain.__name__ if isinstance(plain, type) else str(plain)
+    return words.get(plain, name) if isinstance(plain, type) else name

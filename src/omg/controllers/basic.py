@@ -185,6 +185,8 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
 
 
 def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> OpponentModel | None:
+    if config.model_part.absent:
+        return None
     subgoals = config.model_part.training is ModelTraining.SUBGOALS
     sizes = ModelSizes(
         seen_dim=_seen_dim(config, spec),

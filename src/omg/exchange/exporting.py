@@ -15,6 +15,7 @@ from omg.exchange.importing import AGENT, CRITIC, MIXER
 from omg.exchange.layers import HasCritic, HasMixer, Link, agent_links, critic_links, mixer_links, to_theirs
 from omg.exchange.optimisers import optimiser_to_theirs
 from omg.learners import build_learner
+from omg.modules.agents.dueling import DuelingAgent
 from omg.pools import Agent
 
 Files = dict[str, object]
@@ -53,7 +54,7 @@ def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tupl
         )
     links = agent_links(policy.agent)
     square = config.mlp_second_dim in (None, config.rnn_hidden_dim)
-    if config.agent not in ("rnn", "idv_rnn", "mlp") or not square or config.obs_one_hot or links is None:
+    if links is None or isinstance(policy.agent, DuelingAgent) or not square or config.obs_one_hot:
         raise UserError(
             f"--to pymarl: got an agent={config.agent} with obs_one_hot={config.obs_one_hot} and mlp_second_dim="
             f"{config.mlp_second_dim}. PyMARL and EPyMARL have rnn, idv_rnn and mlp with two equal layers; the others "
@@ -62,7 +63,7 @@ def pymarl_files(agent: Agent, learner: Mapping[str, np.ndarray] | None) -> tupl
     if policy.reading.all_last_actions:
         raise UserError("--to pymarl: obs_all_last_actions=True is no input of PyMARL's agents; use --to torch.")
     files: Files = {AGENT: to_theirs(links, name_leaves(policy.agent))}
-    if config.mixer == "vdn":
+    if config.mixer_part is not None and config.mixer_part.weightless:
         files[MIXER] = {}
     if learner is None:
         return files, ["only the agent is written: nothing is known of its learner (mixer, critic, optimiser)"]

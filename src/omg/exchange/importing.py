@@ -29,8 +29,11 @@ from omg.exchange.old_omg import MODEL_FILES, VAE, model_arrays, prior_arrays
 from omg.exchange.optimisers import UnusableError, optimiser_to_ours
 from omg.exchange.torch_files import read_torch
 from omg.learners import build_learner
+from omg.modules.agents.dueling import DuelingAgent
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel
+from omg.registry import AgentTraits, ModelTraining
+from omg.registry.table import names_with
 
 AGENT, MIXER, CRITIC = "agent.th", "mixer.th", "critic.th"
 OPTIMISERS = {"opt.th": "opt_state", "agent_opt.th": "opt_state", "critic_opt.th": "critic_opt_state"}
@@ -74,7 +77,9 @@ def import_folder(folder: Path, config: Config) -> Imported:
     if AGENT in states:
         _read_agent(folder, states, config, found)
         _read_learner(folder, files, states, config, found)
-    unused = [name for name in files if name in MODEL_FILES and config.am_model != "omg_am"]
+    unused = [
+        name for name in files if name in MODEL_FILES and config.model_part.training is not ModelTraining.SUBGOALS
+    ]
     if unused:
         found.notes.append(f"{', '.join(unused)}: left out, since am_model={config.am_model} has no such networks")
     if AGENT not in states:
@@ -134,7 +139,7 @@ def _read_agent(folder: Path, states: Mapping[str, StateDict], config: Config, f
     if model is not None and not isinstance(model, SubgoalModel):
         raise UserError(f"am_model: got {config.am_model}, of which no files are known. Allowed: none_am, omg_am.")
     links = agent_links(template.agent)
-    if links is None or config.agent == "dueling":
+    if links is None or isinstance(template.agent, DuelingAgent):
         raise UserError(f"agent: got {config.agent}. Allowed for {AGENT}: rnn, mlp (use_rnn: False), idv_rnn.")
     arrays = to_ours(links, template.agent, state, str(folder / AGENT), _agent_hint(state, config, found.spec))
     arrays = {f"agent.{name}": array for name, array in arrays.items()}
@@ -157,9 +162,12 @@ def _model(
 def _agent_hint(state: StateDict, config: Config, spec: EnvSpec) -> str:
     """A sentence that names the setting under which an agent would fit, if there is one."""
     individual = any(name.startswith("agents.") for name in state)
-    kind = "idv_rnn" if individual else "mlp" if "rnn.weight" in state else "rnn"
-    if kind != config.agent:
-        return f"It is a network of agent={kind}."
+    recurrent = individual or "rnn.weight" not in state
+    if (individual, recurrent) != (config.agent_part.individual, config.agent_part.recurrent):
+        fitting = names_with(
+            "agent", AgentTraits, lambda one: (one.individual, one.recurrent) == (individual, recurrent)
+        )
+        return f"It is a network of agent={fitting.partition(',')[0]}."
     first = state.get("agents.0.fc1.weight" if individual else "fc1.weight")
     if first is None or first.ndim != 2:
         return ""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from omg.errors import UserError
 from omg.exchange.exporting import networks_of
@@ -29,16 +30,20 @@ from omg.modules.agents.dueling import DuelingAgent
 from omg.modules.agents.mlp import MLPAgent
 from omg.pools import Agent
 
+Form = Literal["recurrent", "feed_forward", "dueling"]
+
 ILLEGAL = -1e10
 """In place of the value of an action that is not legal."""
-KINDS = ("rnn", "idv_rnn", "mlp", "dueling")
 
 
 @dataclass(frozen=True)
 class Interface:
     """All that the formats need to know of an agent besides its weights."""
 
-    kind: str
+    form: Form
+    """How its network is computed."""
+    individual: bool
+    """Whether every seat has a network of its own."""
     obs_dim: int
     n_actions: int
     n_agents: int
@@ -59,7 +64,7 @@ class Interface:
     @property
     def recurrent(self) -> bool:
         """Whether it remembers."""
-        return self.kind in ("rnn", "idv_rnn")
+        return self.form == "recurrent"
 
     @property
     def memory_dim(self) -> int:
@@ -80,7 +85,7 @@ class Interface:
     @property
     def reads_seat(self) -> bool:
         """Whether it must be told which seat it is."""
-        return self.use_agent_id or self.kind == "idv_rnn"
+        return self.use_agent_id or self.individual
 
     @property
     def input_dim(self) -> int:
@@ -95,19 +100,22 @@ def interface(agent: Agent) -> Interface:
     """How to call an agent.
 
     Raises:
-        UserError: it searches, or is of another kind than `KINDS`, or so is its opponent model.
+        UserError: it searches, or its network is of no `Form`, or its opponent model of no kind that can be written.
     """
     policy, config = networks_of(agent), agent.config
     network = policy.agent
-    if config.agent not in KINDS or agent_links(network) is None:
-        raise UserError(f"agent: got {config.agent}. Allowed for an export: {', '.join(KINDS)}.")
+    if agent_links(network) is None:
+        raise UserError(f"agent: got {config.agent}. Allowed for an export: rnn, idv_rnn, mlp, dueling.")
     sizes, card = network.sizes, agent.card
     about = f"{card.algorithm}, {agent.where}, seed {card.seed}, {card.t_env} steps"
+    form: Form = "recurrent"
     second = sizes.hidden_dim
     if isinstance(network, MLPAgent | DuelingAgent):
+        form = "dueling" if isinstance(network, DuelingAgent) else "feed_forward"
         second = network.fc2.weight.shape[-1]
     return Interface(
-        kind=config.agent,
+        form=form,
+        individual=config.agent_part.individual,
         obs_dim=sizes.obs_dim,
         n_actions=sizes.n_actions,
         n_agents=sizes.n_agents,

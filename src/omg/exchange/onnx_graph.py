@@ -148,16 +148,16 @@ class _Graph:
 
     def values(self, x: str) -> None:
         """Writes `values`, and `hidden_out` if there is memory."""
-        kind = self.face.kind
-        prefix = "seats." if kind == "idv_rnn" else ""
+        form = self.face.form
+        prefix = "seats." if self.face.individual else ""
         x = self.node("Relu", self.linear(x, f"{prefix}fc1"))
         if self.face.recurrent:
             self.own = self.recurrent(x, self.own, self.face.hidden_dim, prefix)
             said = self.linear(self.own, f"{prefix}fc2")
         else:
             x = self.node("Relu", self.linear(x, "fc2"))
-            said = self.linear(x, "fc3" if kind == "mlp" else "advantage")
-        if kind == "dueling":
+            said = self.linear(x, "fc3" if form == "feed_forward" else "advantage")
+        if form == "dueling":
             mean = self.node("ReduceMean", said, axes=[-1], keepdims=1)
             said = self.node("Add", self.linear(x, "value"), self.node("Sub", said, mean))
         self.node("Identity", said, outputs=("values",))

@@ -16,9 +16,12 @@ import numpy as np
 from omg.config import Config
 from omg.exchange.layers import Link
 from omg.exchange.torch_files import Stored
+from omg.registry import OptimiserTraits
+from omg.registry.table import traits
 
-_SLOTS = {"rmsprop": {"square_avg": "nu"}, "adam": {"exp_avg": "mu", "exp_avg_sq": "nu"}}
-"""Optimiser -> PyTorch's name of a running average -> ours."""
+_SQUARES = {"square_avg": "nu"}
+_MOMENTS = {"exp_avg": "mu", "exp_avg_sq": "nu"}
+"""PyTorch's names of the running averages -> ours: of RMSProp, which has one; of Adam, which has two."""
 _COUNT = "count"
 
 Parameters = Sequence[tuple[str, Link]]
@@ -38,6 +41,10 @@ class Averages(NamedTuple):
     steps: int
     averages: Mapping[str | float, Stored]
     """Running averages by PyTorch's name."""
+
+
+def _slots(optimizer: str) -> Mapping[str, str]:
+    return _MOMENTS if traits("optimizer", optimizer, OptimiserTraits).moments else _SQUARES
 
 
 def _rows_of(stored: Stored, optimizer: str) -> list[Averages]:
@@ -75,7 +82,7 @@ def optimiser_to_ours(
     Raises:
         UnusableError: it is of another optimiser, or of other parameters.
     """
-    slots = _SLOTS[optimizer]
+    slots = _slots(optimizer)
     rows = _rows_of(stored, optimizer)
     if any(set(row.averages) != set(slots) for row in rows):
         if any(set(slots) - set(row.averages) for row in rows):
@@ -120,11 +127,11 @@ def optimiser_to_theirs(
     state: dict[int, dict[str, object]] = {}
     for number, (module, link) in enumerate(parameters):
         state[number] = {"step": steps}
-        for theirs, ours in _SLOTS[config.optimizer].items():
+        for theirs, ours in _slots(config.optimizer).items():
             array = np.asarray(arrays[f"{prefix}{ours}.{module}{link.ours}"], np.float32)
             state[number][theirs] = np.ascontiguousarray((array if link.seat is None else array[link.seat]).T)
     own: dict[str, object] = {"momentum": 0, "alpha": config.optim_alpha, "eps": config.optim_eps, "centered": False}
-    if config.optimizer == "adam":
+    if _slots(config.optimizer) is _MOMENTS:
         own = {"betas": (0.9, 0.999), "eps": 1e-8, "amsgrad": False}
     group = {"lr": lr, **own, "weight_decay": 0, "params": list(range(len(parameters)))}
     return {"state": state, "param_groups": [group]}

@@ -34,7 +34,7 @@ INPUT_DIM, HIDDEN_DIM, MEMORY_DIM = {input_dim}, {hidden_dim}, {memory_dim}
 '''
 
 _NETWORKS = {
-    "rnn": '''class {name}(nn.Module):
+    "recurrent": '''class {name}(nn.Module):
     """Linear, ReLU, GRU, Linear."""
 
     def __init__(self):
@@ -47,7 +47,7 @@ _NETWORKS = {
         hidden = self.rnn(functional.relu(self.fc1(inputs)), hidden)
         return self.fc2(hidden), hidden
 ''',
-    "mlp": '''class Agent(nn.Module):
+    "feed_forward": '''class Agent(nn.Module):
     """Three layers with ReLU between them; the one in the middle has EPyMARL's name for it."""
 
     def __init__(self):
@@ -112,10 +112,12 @@ def module_source(face: Interface, state: dict[str, np.ndarray]) -> str:
     facts["model"] = "" if face.model is None else "\n        self.model = OpponentModel()"
     facts["call"] = "".join(f", {name}" for name in used)
     facts["words"] = "".join(f"\n    {text}" for _, is_used, text in names if is_used)
-    if face.kind == "idv_rnn":
-        network = _NETWORKS["rnn"].format(**{**facts, "name": "SeatNetwork", "model": ""}) + _INDIVIDUAL.format(**facts)
+    if face.individual:
+        network = _NETWORKS["recurrent"].format(**{**facts, "name": "SeatNetwork", "model": ""}) + _INDIVIDUAL.format(
+            **facts
+        )
     else:
-        network = _NETWORKS[face.kind].format(**facts)
+        network = _NETWORKS[face.form].format(**facts)
     if face.model is not None:
         own = {name.removeprefix(_MODEL): tensor for name, tensor in state.items() if name.startswith(_MODEL)}
         network = f"{model_source(face.model, own)}\n\n{network}"
@@ -124,7 +126,7 @@ def module_source(face: Interface, state: dict[str, np.ndarray]) -> str:
 
 def _methods(face: Interface, used: list[str]) -> str:
     arguments = "".join(f", {name}" for name in used)
-    seat = ", seat" if face.kind == "idv_rnn" else ""
+    seat = ", seat" if face.individual else ""
     lines = ["parts = [obs]"]
     if face.one_hot:
         largest = face.one_hot

@@ -17,7 +17,7 @@ from typing import Literal
 from rich.console import Console
 
 from omg.components.files import new_folder
-from omg.config import Config, adjust, algorithm_names, resolve
+from omg.config import Config, Resolved, adjust, algorithm_names, refuse_shared, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
 from omg.controllers.base import Policy
@@ -91,7 +91,9 @@ def train_pool(
     screen = Console(quiet=True) if quiet else console or Console()
     sets = _sets_by_algorithm(counts)
     configs = _configurations(folder, sets, env_config, overrides)
-    game = next(iter(configs.values()), None) or resolve(None, env_config, overrides).config
+    game = (
+        next(iter(configs.values()), None) or resolve(None, env_config, overrides, shared=assignments(overrides)).config
+    )
     env = make_env(game.env, **game.env_args)
     for script in scripted or {}:
         build_scripted(script, env)
@@ -191,12 +193,13 @@ def _configurations(
     for key, reason in _OWN_KEYS.items():
         if key in settings:
             raise UserError(f"{key}: cannot be set for a pool ({reason}).")
-    configs = {}
+    found: dict[str, Resolved] = {}
     for algorithm, members in sets.items():
         own = {"seeds": len(members), "local_results_path": str(folder / RUNS / algorithm)}
-        configs[algorithm] = resolve(algorithm, env_config, {**settings, **own}).config
-        _adjusted(configs[algorithm])
-    return configs
+        found[algorithm] = resolve(algorithm, env_config, {**settings, **own}, shared={*settings, *own})
+        _adjusted(found[algorithm].config)
+    refuse_shared(settings, list(found.values()))
+    return {algorithm: one.config for algorithm, one in found.items()}
 
 
 def _adjusted(config: Config) -> Config:

@@ -73,4 +73,5 @@ def prior_config(pool: str | Path, overrides: Sequence[str] | Mapping[str, objec
             raise UserError(f"{key}: cannot be set for the prior of a pool ({reason}).")
     own = {"learner": "am_learner", "am_model": "omg_am", "init_param_path": str(pool), "env_args": opened.env_args}
     seen = {"obs_is_state": bool(opened.obs_is_state)}
-    return resolve("iql", opened.env, {**DEFAULTS, **seen, **settings, **own}).config
+    told = {**DEFAULTS, **seen, **settings, **own}
+    return resolve("iql", opened.env, told, shared=told.keys() - settings.keys()).config

@@ -31,7 +31,7 @@ from omg.learners.keys import (
 from omg.modules.agents.keys import SecondLayerKeys
 from omg.modules.mixers.keys import MixingKeys
 from omg.modules.opponent_models.keys import CodeKeys, ModelRateKeys
-from omg.registry import Entry, LearnerTraits, ModelTraining, Registry, Traits
+from omg.registry import Entry, LearnerTraits, ModelTraining, OptimiserTraits, Registry
 
 if TYPE_CHECKING:
     import optax
@@ -155,11 +155,11 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
 )
 """Word of the key `learner` -> what it means."""
 
-OPTIMISERS: Registry[BuildOptimiser, Traits] = Registry(
+OPTIMISERS: Registry[BuildOptimiser, OptimiserTraits] = Registry(
     "optimizer",
     {
-        "rmsprop": Entry("omg.learners.optimisers:rmsprop", Traits(sections=(RMSPropKeys,)), "RMSProp as in PyTorch"),
-        "adam": Entry("omg.learners.optimisers:adam", Traits(), "Adam"),
+        "rmsprop": Entry("omg.learners.optimisers:rmsprop", OptimiserTraits(sections=(RMSPropKeys,)), "as in PyTorch"),
+        "adam": Entry("omg.learners.optimisers:adam", OptimiserTraits(moments=True), "Adam"),
     },
 )
 """Word of the key `optimizer` -> what it means."""

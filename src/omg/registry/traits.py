@@ -118,6 +118,14 @@ class MixerTraits(Traits):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OptimiserTraits(Traits):
+    """Of an optimiser."""
+
+    moments: bool = False
+    """It keeps a running mean of gradients beside that of their squares."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunnerTraits(Traits):
     """Of a runner: how it limits other keys."""
 

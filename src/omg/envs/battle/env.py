@@ -46,6 +46,9 @@ class Battle:
     (8, 14, 80, 168)
     """
 
+    about = "sc2: built-in battle simulator"
+    """For the first lines of a run."""
+
     def __init__(self, args: BattleArgs) -> None:
         args.check()
         battle_map = MAPS[args.map_name]

@@ -162,7 +162,7 @@ class Meeting:
         # Who sees the whole board needs no memory, and plain layers learn in a fraction of the time of convolutions.
         on_board = {"agent": "mlp", "rnn_hidden_dim": 128, "mlp_second_dim": 64, "critic_hidden_dim": 128}
         algorithm, networks = ("ippo", {}) if self.env.spec.map_shape is None else ("ppo", on_board)
-        config = resolve(algorithm, env, {"env_args": env_args, **networks}).config
+        config = resolve(algorithm, env, {"env_args": env_args, **networks}, shared=networks).config
         return adaptation_config(config, self.env.spec.n_agents, games, games, {})
 
     def _seeds(self, chosen: np.ndarray) -> list[int]:

@@ -8,7 +8,7 @@ missing, processes of their own, `--from` and `--only`) walks the fields of `Pla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
-from omg.config import Config, adjust, resolve
+from omg.config import Config, Resolved, adjust, resolve
 from omg.errors import UserError
 from omg.experiments.ledger import Ledger, Part
 from omg.experiments.runs import finish, is_over
@@ -143,7 +143,9 @@ def refused_in(section: str, work: Callable[[], _Result]) -> _Result:
         raise UserError(f"{section}: {error}") from None
 
 
-def resolved(section: str, config: str, plan: Plan, settings: Mapping[str, object]) -> Config:
+def resolved(
+    section: str, config: str, plan: Plan, settings: Mapping[str, object], shared: Collection[str] = ()
+) -> Resolved:
     """The complete configuration of a run; refuses what no run would take.
 
     Args:
@@ -151,11 +153,12 @@ def resolved(section: str, config: str, plan: Plan, settings: Mapping[str, objec
         config: algorithm or team name.
         plan: names the game.
         settings: overrides.
+        shared: those of them that this run need not read.
     """
 
-    def work() -> Config:
-        found = resolve(config, plan.game.env_config, settings).config
-        adjust(found, has_gpu=False)
+    def work() -> Resolved:
+        found = resolve(config, plan.game.env_config, settings, shared=shared)
+        adjust(found.config, has_gpu=False)
         return found
 
     return refused_in(section, work)

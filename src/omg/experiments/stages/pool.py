@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from omg.config import Config
+from omg.config import Config, Resolved, refuse_shared
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError, abridged
@@ -61,17 +61,19 @@ class PoolStage(Stage):
     def check(cls, checked: CheckedPlan) -> Mapping[str, Config]:
         """See `Stage`."""
         plan = checked.plan
-        configs = {}
+        found: list[Resolved] = []
+        settings = {**plan.pool.settings, **checked.game_settings}
         for name, numbers in plan.pool.counts.items():
             for algorithm, number in numbers.items():
                 if not 1 <= number <= MOST_MEMBERS:
                     raise UserError(f"pool.{name}: got {algorithm}: {abridged(number)}, allowed: 1 to {MOST_MEMBERS}.")
-                configs["pool"] = resolved("pool", algorithm, plan, {**plan.pool.settings, **checked.game_settings})
+                found.append(resolved("pool", algorithm, plan, settings, shared=settings))
+        refused_in("pool", lambda: refuse_shared(plan.pool.settings, found))
         check_scripts("pool.scripted", plan.pool.scripted, checked.env)
         _check_sets(plan)
         if checked.given_pool is not None:
             _check_given(Pool.open(checked.given_pool), checked.env)
-        return configs
+        return {"pool": found[-1].config} if found else {}
 
     def parts(self, earlier: Earlier) -> list[Part]:
         """See `Stage`."""

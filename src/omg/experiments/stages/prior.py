@@ -40,7 +40,8 @@ class PriorStage(Stage):
         own = {"learner": "am_learner", "am_model": "omg_am", "init_param_path": str(checked.pool)}
         seen = {"obs_is_state": plan.pool.settings.get("obs_is_state", False)}
         settings = {**DEFAULTS, **seen, **plan.prior.settings, **own, **checked.game_settings}
-        return {"prior": resolved("prior", "iql", plan, settings)}
+        shared = settings.keys() - plan.prior.settings.keys()
+        return {"prior": resolved("prior", "iql", plan, settings, shared).config}
 
     def parts(self, earlier: Earlier) -> list[Part]:
         """See `Stage`."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from omg.config import Config, algorithm_names, config_fields
+from omg.config import Config, Resolved, algorithm_names, config_fields, refuse_shared
 from omg.config.teams import looks_like_team
 from omg.controllers.scripted import scripted_names
 from omg.envs import Env
 from omg.errors import UserError, unknown_name
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Part
-from omg.experiments.stages.base import Earlier, SettingsSection, Stage, resolved
+from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.experiments.stages.prior import PRIOR_LABEL, PriorStage
 
@@ -101,7 +101,7 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
     """
     taken = {UNTRAINED: "the agent before training", PRIOR_LABEL: "the prior's run"}
     taken |= dict.fromkeys(scripted_names(env.spec.name), "a scripted player")
-    configs = {}
+    found: dict[str, Resolved] = {}
     for label, agent in plan.agents.items():
         if label in taken:
             raise UserError(f"agents.{label}: that is the name of {taken[label]}; choose another label.")
@@ -117,8 +117,10 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
                 f"seats. Give an algorithm, or self_play: false."
             )
         settings = agent_settings(plan, label, agent, folder)
-        configs[label] = resolved(f"agents.{label}", config, plan, settings)
-    return configs
+        shared = settings.keys() - agent.settings.keys()
+        found[label] = resolved(f"agents.{label}", config, plan, settings, shared)
+    refused_in("train", lambda: refuse_shared(plan.train.settings, list(found.values())))
+    return {label: one.config for label, one in found.items()}
 
 
 def team_name(config: str, n_agents: int) -> str:

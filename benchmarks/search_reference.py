@@ -37,7 +37,8 @@ from omg.envs import make_env
 from omg.envs.grid import STAY
 from omg.envs.stag_hunt import StagHunt
 from omg.envs.stag_hunt.env import HUNT_HARE, HUNT_STAG
-from omg.planning import GoalJudge, SearchSettings, make_goals, network_sizes, new_minds, plan, seen_by
+from omg.planning.minds import GoalJudge, network_sizes, new_minds
+from omg.planning.search import SearchSettings, decide
 
 PLAYERS, ACTIONS = 4, 7
 
@@ -227,7 +228,7 @@ def main() -> None:
     args = parser.parse_args()
 
     env = make_env("stag_hunt", size=args.size, blocks=0)
-    goals, settings = make_goals(env), SearchSettings(simulations=args.simulations)
+    goals, settings = env.goals(), SearchSettings(simulations=args.simulations)
     sizes = network_sizes(env, goals.width)
     keys = jax.random.split(jax.random.key(0), PLAYERS)
     minds = jax.vmap(lambda key: new_minds(sizes, PLAYERS, key))(keys)
@@ -242,8 +243,8 @@ def main() -> None:
 
         @jax.jit
         def run(minds: Any, state: Any, sampled: Any) -> Any:
-            judge = GoalJudge(env, goals, minds, per_seat=True, trees=games * args.samples)
-            return plan(env, judge, chosen, state, seats, sampled, jax.random.key(3))
+            judge = GoalJudge(env, goals, minds, trees=games * args.samples)
+            return decide(env, judge, chosen, state, seats, sampled, jax.random.key(3))
 
         jax.block_until_ready(run(minds, *now))
         return lambda: run(minds, *now)
@@ -305,7 +306,7 @@ def main() -> None:
 def check(env: StagHunt, minds: Any, plain: PlainSearch, state: Any) -> None:
     """Both searches must start from the same numbers, or their times say nothing."""
     seat = 2
-    maps, share = seen_by(env, jax.tree.map(lambda leaf: leaf[:1], state), jnp.asarray([seat]))
+    maps, share = env.sight(jax.tree.map(lambda leaf: leaf[:1], state), jnp.asarray([seat]))
     own = jax.tree.map(lambda leaf: leaf[seat], minds).own
     logits, value = own(maps, share)
     legal = env.legal(state)[0, seat]

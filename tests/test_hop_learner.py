@@ -20,8 +20,9 @@ from omg.envs.grid import STAY
 from omg.envs.grid.symmetry import symmetries
 from omg.learners.hop import HOPLearner, HOPState, discounted, set_loss, turned
 from omg.learners.hop_measures import _confusion, _phase, replayed
-from omg.planning import INFERENCES, hindsight
+from omg.planning import INFERENCES
 from omg.planning.beliefs import BeliefSettings
+from omg.planning.goals import hindsight
 from omg.planning.inference import InferenceSettings
 
 SMALL: dict[str, Any] = {

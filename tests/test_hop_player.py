@@ -18,9 +18,10 @@ from omg.controllers.base import PlayerView
 from omg.controllers.hop import HOPMac
 from omg.envs import ENVS, make_env
 from omg.errors import UserError
-from omg.planning import GOALS, goal_likelihoods
-from omg.planning.batches import anywhere, batched
+from omg.planning.batches import batched
+from omg.planning.goals import goal_likelihoods
 from omg.planning.inference import Moment
+from omg.planning.trees import anywhere
 from planners import GAME, GAMES, KEY, Step, act, build_player, first_steps
 
 SMALL: dict[str, Any] = {"hop_simulations": 6, "hop_samples": 2, "hop_hidden_dim": 8, "use_cuda": False}
@@ -60,7 +61,7 @@ def test_beliefs_open_with_the_prior_and_follow_bayes() -> None:
     world, _, actions, *_ = steps[0]
     seats = jnp.tile(jnp.arange(3), (GAMES, 1))
     codes = jnp.tile(jnp.arange(2), (GAMES, 1))
-    likelihood = jax.jit(lambda: goal_likelihoods(mac.game, mac.minds, world, seats, codes, actions, per_seat=True))()
+    likelihood = jax.jit(lambda: goal_likelihoods(mac.game, mac.minds.others, world, seats, codes, actions))()
     expected = np.asarray(first * likelihood)
     caught = np.asarray(mac.game.caught(world, actions)) > 0
     others = np.array([[1, 2], [0, 2], [0, 1]])
@@ -120,9 +121,9 @@ def test_ablations_leave_a_part_of_the_belief_out(part: str) -> None:
     @jax.jit
     def beliefs() -> tuple[Array, Array]:
         nothing = Moment(before, jnp.full((GAMES, 3), -1), before, seats)
-        first = mac.inference.infer(mac.minds, True, prior, nothing, mac.inference.initial(GAMES, 3), KEY)
+        first = mac.inference.infer(mac.minds, prior, nothing, mac.inference.initial(GAMES, 3), KEY)
         step = Moment(before, actions, state, seats)
-        second = mac.inference.infer(mac.minds, True, prior, step, first.memory, KEY)
+        second = mac.inference.infer(mac.minds, prior, step, first.memory, KEY)
         return first.record["belief"], second.record["belief"]
 
     first, second = (np.asarray(belief).reshape(-1, 2) for belief in beliefs())
@@ -180,7 +181,11 @@ def test_mapped_loops_end_together_and_give_the_same(on_cpu: bool, monkeypatch: 
 
 
 def test_games_with_goals_are_those_that_can_be_searched() -> None:
-    assert set(GOALS) == {name for name, entry in ENVS.items() if entry.traits.searchable}
+    searchable = {name for name, entry in ENVS.items() if entry.traits.searchable}
+    assert searchable == {"stag_hunt", "snowdrift"}
+    for name in searchable:
+        game: Any = make_env(name)
+        assert game.goals().count > 1
 
 
 @pytest.mark.parametrize(

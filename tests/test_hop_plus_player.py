@@ -21,9 +21,9 @@ from omg.envs import make_env
 from omg.errors import UserError
 from omg.modules.opponent_models.base import ModelInputs
 from omg.planning.inference import Moment
-from omg.planning.minds import view_of
+from omg.planning.minds import Trace
 from omg.planning.search import Roots, grow_trees
-from omg.planning.subgoals import SubgoalFollowing, Trace
+from omg.planning.subgoals import SubgoalFollowing
 from planners import GAME, GAMES, KEY, Step, act, build_player, first_steps
 
 SMALL: dict[str, Any] = {
@@ -68,7 +68,13 @@ def test_a_view_of_one_seat_is_its_row_of_the_observation() -> None:
     mac, steps = played()
     world, seen, *_ = steps[1]
     seat = jnp.asarray([2, 0, 1, 1, 2])
-    found = jax.jit(lambda: view_of(mac.game, world, seat))()
+
+    @jax.jit
+    def view() -> Array:
+        legal = mac.game.legal(world)[jnp.arange(GAMES), seat]
+        return mac.game.view_of(world, seat, mac.game.sight(world, seat), legal)
+
+    found = view()
     np.testing.assert_array_equal(found, np.asarray(seen.obs)[np.arange(GAMES), np.asarray(seat)])
 
 
@@ -96,13 +102,13 @@ def grown() -> tuple[Any, Any]:
 
     @jax.jit
     def search() -> tuple[Any, Any]:
-        mind = jax.tree.map(lambda leaf: leaf[1], mac.minds)
-        judge = inference.judge(mind, per_seat=False, trees=1)
+        mind = jax.tree.map(lambda leaf: leaf[1:2], mac.minds)
+        judge = inference.judge(mind, trees=1)
         world, before = steps[1].world, steps[0].after.seats.inferred
         memory = jax.tree.map(lambda leaf: leaf[:, 1], before)
         seat = jnp.ones(GAMES, jnp.int32)
         trace = Trace(memory, jnp.zeros((GAMES, J * D)), jnp.arange(GAMES, dtype=jnp.uint32))
-        roots = Roots(world, seat, trace, jnp.arange(GAMES, dtype=jnp.int32))
+        roots = Roots(world, mac.game.legal(world), seat, trace, jnp.arange(GAMES, dtype=jnp.int32))
         trees = grow_trees(mac.game, judge, mac.settings.search, roots, KEY)
         slots = mac.settings.search.simulations
         parent = trees.origins[:, 1:, 0].astype(jnp.int32)
@@ -111,7 +117,8 @@ def grown() -> tuple[Any, Any]:
             trees.nodes.memory,
         )
         children = jax.tree.map(lambda leaf: leaf[:, 1:].reshape(-1, *leaf.shape[2:]), trees.nodes.state)
-        again, _ = judge.follow(children, jnp.ones(GAMES * slots, jnp.int32), of_parent)
+        legal = mac.game.legal(children)[:, 1]
+        again, _ = judge.follow(children, jnp.ones(GAMES * slots, jnp.int32), legal, of_parent)
         return trees, again
 
     return jax.device_get(search())
@@ -173,7 +180,7 @@ def test_games_that_begin_forget_and_trees_differ_by_their_draw() -> None:
 
     @jax.jit
     def infer(last: Array, memory: Any) -> Any:
-        return mac.inference.infer(mac.minds, True, mac.prior, Moment(world, last, world, seats), memory, KEY)
+        return mac.inference.infer(mac.minds, mac.prior, Moment(world, last, world, seats), memory, KEY)
 
     nothing = jnp.full((GAMES, SEATS), -1)
     fresh = infer(nothing, inference.initial(GAMES, SEATS))
@@ -189,13 +196,15 @@ def test_controls_take_subgoals_away_or_exchange_histories() -> None:
     world, memory = steps[1].world, steps[0].after.seats.inferred
     seats = jnp.tile(jnp.arange(SEATS, dtype=jnp.int32), (GAMES, 1))
     moment = Moment(world, steps[0].actions, world, seats)
-    trees = jax.jit(lambda: shuffled.inference.infer(mac.minds, True, mac.prior, moment, memory, KEY).trees)()
+    trees = jax.jit(lambda: shuffled.inference.infer(mac.minds, mac.prior, moment, memory, KEY).trees)()
     np.testing.assert_array_equal(trees.memory.hidden[:, :, 0], np.roll(memory.hidden, 1, axis=0))
-    judge: Any = zero.inference.judge(mac.minds, True, 1)
+    judge: Any = zero.inference.judge(mac.minds, 1)
     rows = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[3:]), trees)
     flat: Trace = jax.tree.map(lambda leaf: leaf[: GAMES * SEATS], rows)
     state = jax.tree.map(lambda leaf: jnp.tile(leaf, (SEATS, *(1,) * (leaf.ndim - 1))), world)
-    trace, record = jax.jit(lambda: judge.follow(state, seats.T.reshape(-1), flat))()
+    rows_of_seats = seats.T.reshape(-1)
+    legal = jax.jit(mac.game.legal)(state)[np.arange(GAMES * SEATS), rows_of_seats]
+    trace, record = jax.jit(lambda: judge.follow(state, rows_of_seats, legal, flat))()
     assert not np.asarray(trace.goal).any()
     assert np.asarray(record["infer_mu"]).any()
 
@@ -227,9 +236,9 @@ def test_one_set_of_networks_plays_any_seat() -> None:
         ({"learner": "hop_learner", "am_model": "none_am"}, "hop_model: got subgoals, .* Allowed: goals, actions"),
         ({"am_model": "none_am"}, "am_model: got none_am, .* Allowed: omg_am"),
         ({"omg_maps": False}, "omg_maps: got False, .* Allowed: True"),
-        ({"omg_feature": "view"}, "omg_feature: got view, .* Allowed: code"),
-        ({"omg_residual": True}, "omg_residual: got True, .* Allowed: False"),
-        ({"omg_action_dropout": 0.5}, "omg_action_dropout: got 0.5, .* Allowed: 0"),
+        ({"omg_feature": "view"}, r"omg_feature: got view, but no part of this run reads it"),
+        ({"omg_residual": True}, r"omg_residual: got True, but no part of this run reads it"),
+        ({"omg_action_dropout": 0.5}, r"omg_action_dropout: got 0.5, but no part of this run reads it"),
         ({"obs_is_state": True}, "obs_is_state: got True, .* Allowed: False"),
         ({"omg_q_input": "oracle", "team": "2pool1hop_plus"}, "omg_q_input: got oracle, .* Allowed: mix, inferred"),
     ],

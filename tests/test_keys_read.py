@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from omg.config import Config, algorithm_names, config_fields, parse_config, refuse_shared, resolve
+from omg.config.defaults import default_yaml
 from omg.config.reading import readers, reads, unread_error
 from omg.config.schema import GENERAL, SECTIONS
 from omg.errors import UserError
@@ -142,3 +144,7 @@ def test_stored_configurations_have_all_keys():
     stored = {**resolve("qmix", "toy_grid").config.model_dump(), "hop_simulations": 500}
     assert parse_config(stored).hop_simulations == 500
     assert "mac=hop_mac would" in str(unread_error("hop_simulations", 500, [parse_config(stored)]))
+
+
+def test_the_file_of_defaults_is_made_from_the_sections():
+    assert files("omg.config").joinpath("default.yaml").read_text() == default_yaml(), "python tools/write_defaults.py"

@@ -12,28 +12,26 @@ import numpy as np
 import pytest
 
 from omg.envs import make_env
-from omg.planning import (
+from omg.planning.beliefs import (
     BeliefSettings,
-    GoalJudge,
-    SearchSettings,
     begin,
-    choose,
     follow,
-    goal_likelihoods,
-    learn_prior,
-    make_goals,
-    network_sizes,
-    new_minds,
-    new_prior,
+    goals_from_counts,
+    learn_outset,
+    new_outset,
     of_others,
-    plan,
+    opening,
+    revise,
     sample_goals,
 )
-from omg.planning.beliefs import goals_from_counts, opening, revise
+from omg.planning.goals import goal_likelihoods
+from omg.planning.minds import GoalJudge, network_sizes, new_minds
+from omg.planning.search import SearchSettings, choose, decide
 
-STAGS = make_goals(make_env("stag_hunt"))
-DRIFTS_ENV = make_env("snowdrift", size=4, players=3, drifts=3, episode_limit=12)
-DRIFTS = make_goals(DRIFTS_ENV)
+STAGS_ENV: Any = make_env("stag_hunt")
+STAGS = STAGS_ENV.goals()
+DRIFTS_ENV: Any = make_env("snowdrift", size=4, players=3, drifts=3, episode_limit=12)
+DRIFTS = DRIFTS_ENV.goals()
 FULL = BeliefSettings()
 
 
@@ -133,14 +131,14 @@ def test_ablations_switch_the_halves_of_a_belief_off() -> None:
     np.testing.assert_allclose(opening(STAGS, FULL, prior, exists, zero), [[0.9, 0.1]])
     np.testing.assert_allclose(opening(STAGS, FULL, prior, jnp.asarray([[False, True]]), zero), [[0, 1]])
     np.testing.assert_allclose(opening(STAGS, BeliefSettings(between=False), prior, exists, zero), [[0.5, 0.5]])
-    unlearned = learn_prior(STAGS, BeliefSettings(between=False), prior, jnp.asarray([0, 0, 0]))
+    unlearned = learn_outset(STAGS, BeliefSettings(between=False), prior, jnp.asarray([0, 0, 0]))
     assert unlearned.tolist() == prior.tolist()
 
 
 @pytest.mark.parametrize(("goals", "alpha"), [(STAGS, 0.995), (DRIFTS, 0.98)], ids=["stag_hunt", "snowdrift"])
 def test_the_prior_follows_outcomes_episode_by_episode(goals: Any, alpha: float) -> None:
     rng = np.random.default_rng(1)
-    size = goals.prior_size
+    size = goals.outcomes
     outcomes = rng.integers(-1, size, (9, 2, 3))
     expected = np.full((2, 3, size), 1 / size)
     for seen in outcomes:
@@ -148,9 +146,9 @@ def test_the_prior_follows_outcomes_episode_by_episode(goals: Any, alpha: float)
             if seen[who] >= 0:
                 expected[who] = alpha * expected[who]
                 expected[who][seen[who]] += 1 - alpha
-    found = learn_prior(goals, FULL, new_prior(goals, 2, 3), jnp.asarray(outcomes))
+    found = learn_outset(goals, FULL, new_outset(goals, 2, 3), jnp.asarray(outcomes))
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    quick = learn_prior(goals, BeliefSettings(alpha=0.0), new_prior(goals, 1), jnp.asarray([[1]]))
+    quick = learn_outset(goals, BeliefSettings(alpha=0.0), new_outset(goals, 1), jnp.asarray([[1]]))
     np.testing.assert_allclose(quick[0], np.eye(size)[1])
 
 
@@ -207,7 +205,7 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
     env, goals, games, samples = DRIFTS_ENV, DRIFTS, 4, 2
     sizes = network_sizes(env, goals.width, filters=(3,), hidden=8)
     minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
-    prior = new_prior(goals, 2, 2)
+    prior = new_outset(goals, 2, 2)
     seats = np.tile(np.asarray([2, 0], np.int32), (games, 1))
     search = SearchSettings(simulations=6, exploration=15.0)
 
@@ -215,15 +213,15 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
     def step(world: jax.Array, before: Any, beliefs: Any, last_actions: jax.Array, key: jax.Array) -> Any:
         state = env.from_world(world, before)
         begins = (state.time == 0)[:, None, None, None]
-        chance = goal_likelihoods(env, minds, before, seats, goals.codes(before), last_actions, per_seat=True)
+        chance = goal_likelihoods(env, minds.others, before, seats, goals.codes(before), last_actions)
         followed = follow(goals, FULL, prior, beliefs, chance, before, last_actions, state, seats)
         opened = begin(goals, FULL, prior, state, seats)
         belief = jnp.where(begins, opened.belief, followed.belief)
         beliefs = followed._replace(belief=belief, done=jnp.where(begins[:, 0, 0], 0, followed.done))
         goal_key, plan_key, act_key = jax.random.split(key, 3)
         sampled = sample_goals(belief, goals.codes(state), samples, goal_key)
-        judge = GoalJudge(env, goals, minds, per_seat=True)
-        planned = plan(env, judge, search, state, seats, sampled, plan_key)
+        judge = GoalJudge(env, goals, minds)
+        planned = decide(env, judge, search, state, seats, sampled, plan_key)
         return state, beliefs, planned, choose(planned, act_key)
 
     start = jax.jit(env.start, static_argnums=1)
@@ -236,7 +234,7 @@ def test_a_planning_player_needs_only_what_everybody_sees() -> None:
             world(truth), before, beliefs, actions, jax.random.fold_in(jax.random.key(6), turn)
         )
         assert np.take_along_axis(np.asarray(planned.legal), np.asarray(chosen)[..., None], axis=2).all()
-        for chances in (beliefs.belief, planned.policy, planned.visits):
+        for chances in (beliefs.belief, planned.chances, planned.visits):
             np.testing.assert_allclose(np.asarray(chances).sum(axis=-1), 1.0, atol=1e-5)
         actions = np.full((games, 3), 4, np.int32)
         actions[:, 2], actions[:, 0] = np.asarray(chosen).T

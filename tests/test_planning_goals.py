@@ -13,9 +13,9 @@ from jax import Array
 
 from omg.components.selectors import random_legal
 from omg.envs import make_env
+from omg.envs.grid import GridGame
 from omg.errors import UserError
-from omg.planning import hindsight, make_goals
-from omg.planning.goals import next_reached
+from omg.planning.goals import hindsight, next_reached
 
 GAMES: dict[str, dict[str, Any]] = {
     "stag_hunt": {"size": 4, "players": 3, "hares": 2, "stags": 2, "blocks": 1, "episode_limit": 25},
@@ -92,7 +92,7 @@ def test_pieces_keep_their_numbers_along_a_game(name: str) -> None:
 
 def test_goals_of_stag_hunt_exist_while_their_prey_does() -> None:
     states, _, actions, _, env = played("stag_hunt")
-    goals = make_goals(env)
+    goals = env.goals()
     state = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), states)
     left = np.asarray(state.prey_left)
     np.testing.assert_array_equal(goals.exists(state), np.stack([left[:, :2].any(1), left[:, 2:].any(1)], axis=1))
@@ -106,9 +106,9 @@ def test_goals_of_stag_hunt_exist_while_their_prey_does() -> None:
 
 def test_goals_of_snowdrift_are_its_drifts_or_none() -> None:
     states, _, actions, _, env = played("snowdrift")
-    goals = make_goals(env)
+    goals = env.goals()
     state = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), states)
-    assert (goals.count, goals.width, goals.alpha, goals.idle, goals.prior_size) == (5, 17, 0.98, 16, 5)
+    assert (goals.count, goals.width, goals.alpha, goals.idle, goals.outcomes) == (5, 17, 0.98, 16, 5)
     np.testing.assert_array_equal(goals.exists(state)[:, :4], state.drift_left)
     assert goals.exists(state)[:, 4].all()
     np.testing.assert_array_equal(goals.codes(state)[:, :4], state.drift)
@@ -123,14 +123,15 @@ def test_goals_of_snowdrift_are_its_drifts_or_none() -> None:
 
 
 def test_other_games_have_no_goals() -> None:
-    with pytest.raises(UserError, match="game with goals"):
-        make_goals(make_env("foraging"))  # type: ignore[arg-type]
+    game: Any = make_env("stag_hunt")
+    with pytest.raises(UserError, match="env: got stag_hunt, a game that names no goals"):
+        GridGame.goals(game)
 
 
 @pytest.mark.parametrize("name", GAMES)
 def test_hindsight_labels_each_step_with_what_was_reached_next(name: str) -> None:
     states, (_, alone), actions, on, env = played(name)
-    goals = make_goals(env)
+    goals = env.goals()
     by_episode = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), (states, alone))
     did, lasted = np.swapaxes(actions, 0, 1), on.T
     # Behind the end stands what looks like reaching goals: the last position before it, again and again.
@@ -165,7 +166,7 @@ def test_hindsight_labels_each_step_with_what_was_reached_next(name: str) -> Non
 def test_who_has_left_is_not_a_teacher() -> None:
     states, _, actions, on, env = played("stag_hunt")
     by_episode = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), states)
-    found = hindsight(make_goals(env), by_episode, jnp.asarray(np.swapaxes(actions, 0, 1)), jnp.asarray(on.T))
+    found = hindsight(env.goals(), by_episode, jnp.asarray(np.swapaxes(actions, 0, 1)), jnp.asarray(on.T))
     gone = ~np.asarray(by_episode.hunting) & on.T[..., None]
     assert gone.sum() > 20
     assert not np.asarray(found.known)[gone].any()

@@ -25,8 +25,8 @@ from omg.modules.planning import (
 )
 from omg.modules.planning.light import LightTrunk, light_trunks, multiplies_bfloat16, pieces
 from omg.modules.planning.spread import SpreadTrunk
-from omg.planning import GoalJudge, goal_likelihoods, make_goals, network_sizes, new_minds, seen_by
-from omg.planning.minds import renewed, where_wanted
+from omg.planning.goals import goal_likelihoods
+from omg.planning.minds import GoalJudge, Judgement, network_sizes, new_minds, renewed, where_wanted
 
 SIZES = PlanningSizes(channels=3, height=4, width=5, n_actions=6, goal_dim=4, filters=(2, 3, 4), hidden=7)
 ROWS = 6
@@ -39,6 +39,11 @@ def one_of(networks: Any, index: int) -> Any:
 def made(make: Callable[[], Any]) -> Any:
     """Networks with the weights that they draw, as arrays of NumPy: looking at parts of those compiles nothing."""
     return jax.device_get(jax.jit(make)())
+
+
+def one_key() -> jax.Array:
+    """Of a stack of one."""
+    return jax.random.split(jax.random.key(0), 1)
 
 
 def views(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,12 +118,12 @@ def test_learning_elsewhere_than_on_a_cpu_spreads_its_convolutions(monkeypatch: 
 def test_a_search_elsewhere_than_on_a_cpu_spreads_its_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omg.planning.minds.on_cpu", lambda: False)
     env = make_env("stag_hunt", size=4, blocks=0)
-    minds = jax.eval_shape(lambda: new_minds(network_sizes(env, 2), 4, jax.random.key(0)))
-    judge = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds, trees=64).minds, minds)
+    minds = jax.eval_shape(lambda: jax.vmap(lambda key: new_minds(network_sizes(env, 2), 4, key))(one_key()))
+    judge = jax.eval_shape(lambda minds: GoalJudge(env, env.goals(), minds, trees=64).minds, minds)
     assert isinstance(judge.own.trunk, SpreadTrunk)
     assert isinstance(judge.others.trunk, SpreadTrunk)
     assert judge.own.trunk.layers[0].shape == (1, 7 * 16, 16 * 16)
-    few = jax.eval_shape(lambda minds: GoalJudge(env, make_goals(env), minds, trees=8).minds, minds)
+    few = jax.eval_shape(lambda minds: GoalJudge(env, env.goals(), minds, trees=8).minds, minds)
     assert isinstance(few.own.trunk, MapTrunk)
 
 
@@ -133,9 +138,9 @@ def test_a_search_on_a_cpu_that_multiplies_bfloat16_has_light_networks(
         multiplies_bfloat16.cache_clear()
         assert multiplies_bfloat16() == fast
     env = make_env("stag_hunt", size=4, blocks=0)
-    minds = jax.eval_shape(lambda: new_minds(network_sizes(env, 2), 4, jax.random.key(0)))
+    minds = jax.eval_shape(lambda: jax.vmap(lambda key: new_minds(network_sizes(env, 2), 4, key))(one_key()))
     for trees, kind in ((64, LightTrunk), (8, MapTrunk)):
-        judge = jax.eval_shape(lambda minds, n=trees: GoalJudge(env, make_goals(env), minds, trees=n).minds, minds)
+        judge = jax.eval_shape(lambda minds, n=trees: GoalJudge(env, env.goals(), minds, trees=n).minds, minds)
         assert isinstance(judge.own.trunk, kind)
         assert isinstance(judge.others.trunk, kind)
         assert judge.own.policy.weight.dtype == jnp.float32
@@ -248,7 +253,7 @@ def test_networks_see_the_map_of_the_focal_seat() -> None:
     hunting = state.hunting.copy()
     hunting[3, 1] = False
     state, seat = state._replace(hunting=hunting, time=state.time + np.int16(7)), np.arange(8) % 4
-    (maps, time), views_of_all = jax.jit(lambda: (seen_by(env, state, seat), env.views(state)))()
+    (maps, time), views_of_all = jax.jit(lambda: (env.sight(state, seat), env.views(state)))()
     expected = np.asarray(env.map_view.maps(np.asarray(views_of_all)))[np.arange(8), seat]
     np.testing.assert_array_equal(maps, expected)
     np.testing.assert_allclose(time, np.full(8, 0.2))
@@ -256,7 +261,7 @@ def test_networks_see_the_map_of_the_focal_seat() -> None:
 
 def test_likelihoods_are_the_chances_of_what_was_done() -> None:
     env = make_env("snowdrift", size=4, players=3, drifts=2)
-    goals = make_goals(env)
+    goals = env.goals()
     sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
     minds = made(lambda: jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2)))
     games = 4
@@ -266,14 +271,14 @@ def test_likelihoods_are_the_chances_of_what_was_done() -> None:
     actions = np.array([[np.flatnonzero(row)[game % 2] for row in legal[game]] for game in range(games)])
     actions[2, 1] = -1
     codes = np.asarray(jax.jit(goals.codes)(state))
-    likelihoods = jax.jit(lambda minds, *given: goal_likelihoods(env, minds, *given, per_seat=True))
+    likelihoods = jax.jit(lambda minds, *given: goal_likelihoods(env, minds.others, *given))
     found = np.asarray(likelihoods(minds, state, seats, codes, actions))
     assert found.shape == (games, 2, 2, 3)
 
     @jax.jit
     def answers(networks: CoPlayersNetwork) -> list[list[jax.Array]]:
         """Of slot and goal: logits [games, J, U], for one goal at a time."""
-        seen = [seen_by(env, state, jnp.asarray(seats[:, slot])) for slot in range(2)]
+        seen = [env.sight(state, jnp.asarray(seats[:, slot])) for slot in range(2)]
         both = [jnp.tile(codes[:, goal, None], (1, 2)) for goal in range(3)]
         return [[one_of(networks, slot)(*seen[slot], goal) for goal in both] for slot in range(2)]
 
@@ -291,7 +296,7 @@ def test_likelihoods_are_the_chances_of_what_was_done() -> None:
 
 def test_goals_that_are_gone_are_replaced_by_some_that_exist() -> None:
     env = make_env("snowdrift", size=4, players=4, drifts=3)
-    goals = make_goals(env)
+    goals = env.goals()
     games = 400
     start = jax.device_get(jax.jit(env.start, static_argnums=1)(jax.random.key(5), 1))
     state = jax.tree.map(lambda leaf: np.repeat(leaf, games, axis=0), start)
@@ -325,7 +330,7 @@ def test_answers_are_computed_only_where_they_are_wanted(wanting: int) -> None:
 
 def test_the_judge_asks_each_seats_own_networks() -> None:
     env = make_env("stag_hunt", size=4, players=3, blocks=0)
-    goals = make_goals(env)
+    goals = env.goals()
     sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
     minds = made(lambda: jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2)))
     rows = 40
@@ -339,10 +344,10 @@ def test_the_judge_asks_each_seats_own_networks() -> None:
 
     @jax.jit
     def ask(minds: Any) -> Any:
-        some = [GoalJudge(env, goals, minds, per_seat=True, parts=parts) for parts in (1, 2)]
+        some = [GoalJudge(env, goals, minds, parts=parts) for parts in (1, 2)]
         given = jax.tree.map(jnp.asarray, (keys, state, seat, legal, memory, wanted, known))
-        looks = [judge.own(*given[:3], *given[4:6]) for judge in some]
-        return looks, *(judge.others(*given) for judge in some), seen_by(env, *given[1:3])
+        looks = [judge.own(*given[:3], given[3][:, 0], *given[4:6]) for judge in some]
+        return looks, *(judge.others(*given) for judge in some), env.sight(*given[1:3])
 
     looks, whole, in_parts, (maps, time) = jax.device_get(ask(minds))
     np.testing.assert_array_equal(whole, in_parts)
@@ -382,7 +387,8 @@ def test_networks_of_large_searches_are_spelled_out(monkeypatch: pytest.MonkeyPa
 
     def convolutions(trees: int) -> int:
         def look(minds: Any, state: Any) -> Any:
-            return GoalJudge(env, None, minds, per_seat=True, trees=trees).own(seat, state, seat, seat, seat >= 0)
+            legal = jnp.ones((len(seat), 7), bool)
+            return Judgement(env, minds, trees=trees).own(seat, state, seat, legal, seat, seat >= 0)
 
         return str(jax.make_jaxpr(look)(minds, state)).count("conv_general_dilated")
 

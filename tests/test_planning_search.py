@@ -18,18 +18,19 @@ from omg.envs.grid.bits import pack
 from omg.envs.stag_hunt import StagHuntState
 from omg.envs.stag_hunt.env import HUNT_HARE, HUNT_STAG
 from omg.errors import UserError
-from omg.planning.parts import part_count, plan_in_parts, search_bytes
 from omg.planning.search import (
-    Plan,
+    Decision,
     Roots,
     SearchSettings,
     all_actions,
     choose,
+    decide,
     grow_trees,
     own_order,
-    plan,
+    part_count,
+    search_bytes,
 )
-from omg.planning.trees import VISITS
+from omg.planning.trees import VISITS, by_kernels
 
 # ------------------------------------------------------------------------------------------------------- stag hunt
 
@@ -42,7 +43,9 @@ class Script:
     def __init__(self, value: float = 0.0) -> None:
         self.value = value
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
+    def own(
+        self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array
+    ) -> tuple[Array, Array, Any]:
         return jnp.zeros((len(seat), 7)), jnp.full(len(seat), self.value), memory
 
     def others(self, keys: Any, state: Any, seat: Array, legal: Array, memory: Any, wanted: Any, known: Any) -> Array:
@@ -76,10 +79,10 @@ def test_search_agrees_with_brute_force_on_tiny_boards() -> None:
     seats = jnp.arange(games, dtype=jnp.int32)[:, None] % 2
     memory = jnp.zeros((games, 1, 1), jnp.int8)
 
-    def both(key: Array) -> tuple[Plan, Array]:
+    def both(key: Array) -> tuple[Decision, Array]:
         state = TINY.start(key, games)
         exact = brute_force(TINY, state, seats[:, 0], settings.discount)
-        return plan(TINY, Script(), settings, state, seats, memory, key), exact
+        return decide(TINY, Script(), settings, state, seats, memory, key), exact
 
     found, exact = jax.jit(both)(jax.random.key(3))
     legal, q = np.asarray(found.legal)[:, 0], np.asarray(found.q)[:, 0]
@@ -112,8 +115,13 @@ def standing(env: Any, players: list[int], prey: list[int], time: int = 0) -> St
 
 def tree_of(env: Any, state: Any, seat: int, simulations: int, value: float) -> Any:
     settings = SearchSettings(simulations=simulations, exploration=30.0)
-    roots = Roots(state, jnp.asarray([seat], jnp.int32), jnp.zeros(1, jnp.int8), jnp.zeros(1, jnp.int32))
-    return jax.jit(lambda: grow_trees(env, Script(value), settings, roots, jax.random.key(0)))()
+    number = jnp.zeros(1, jnp.int32)
+
+    def search() -> Any:
+        roots = Roots(state, env.legal(state), jnp.asarray([seat], jnp.int32), jnp.zeros(1, jnp.int8), number)
+        return grow_trees(env, Script(value), settings, roots, jax.random.key(0))
+
+    return jax.jit(search)()
 
 
 def test_nothing_is_expected_behind_the_end_or_after_leaving() -> None:
@@ -159,7 +167,9 @@ def test_seats_and_co_players_keep_their_order(seat: int) -> None:
 class RandomPlayers:
     """The others do anything legal, by their tree's own luck; values and priors differ from position to position."""
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
+    def own(
+        self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array
+    ) -> tuple[Array, Array, Any]:
         cell = jnp.take_along_axis(state.player, seat[:, None], axis=1)[:, 0].astype(jnp.float32)
         logits = jnp.sin(cell[:, None] * jnp.arange(1.0, 8.0))
         return logits, jnp.sin(cell + state.player.sum(axis=1)) + memory, memory
@@ -175,18 +185,18 @@ RANDOM = RandomPlayers()
 
 
 @cache
-def planned() -> tuple[Plan, Plan, Plan, int]:
+def planned() -> tuple[Decision, Decision, Decision, int]:
     games, settings = 5, SearchSettings(simulations=12, exploration=2.0)
     state = TINY.start(jax.random.key(1), games)
     seats = jnp.tile(jnp.arange(2, dtype=jnp.int32), (games, 1))
     memory = jnp.linspace(0.0, 1.0, games * 2 * 3).reshape(games, 2, 3)
     key = jax.random.key(7)
-    needed = search_bytes(TINY, RANDOM, settings, state, seats, memory)
+    needed = search_bytes(settings, state, TINY.legal(state), seats, memory, kernels=False)
     whole, parts, again = jax.jit(
         lambda: (
-            plan(TINY, RANDOM, settings, state, seats, memory, key),
-            plan_in_parts(TINY, RANDOM, settings, state, seats, memory, key, limit_bytes=needed // 2),
-            plan(TINY, RANDOM, settings, state, seats, memory, jax.random.key(8)),
+            decide(TINY, RANDOM, settings, state, seats, memory, key),
+            decide(TINY, RANDOM, settings, state, seats, memory, key, limit_bytes=needed // 2),
+            decide(TINY, RANDOM, settings, state, seats, memory, jax.random.key(8)),
         )
     )()
     return whole, parts, again, needed
@@ -194,7 +204,7 @@ def planned() -> tuple[Plan, Plan, Plan, int]:
 
 def test_a_plan_in_parts_is_the_same_plan() -> None:
     whole, parts, other_luck, _ = planned()
-    for name in Plan._fields:
+    for name in Decision._fields:
         np.testing.assert_allclose(getattr(whole, name), getattr(parts, name), atol=1e-6, err_msg=name)
     assert not np.allclose(whole.q, other_luck.q)
 
@@ -206,7 +216,7 @@ def test_a_plan_is_the_mean_of_its_trees() -> None:
     memory = np.linspace(0.0, 1.0, games * 2 * 3).astype(np.float32).reshape(games, 2, 3)
     rows = [(game, slot, sample) for slot in range(2) for game in range(games) for sample in range(3)]
     roots = Roots(
-        jax.tree.map(lambda leaf: leaf[np.array([game for game, _, _ in rows])], state),
+        *jax.tree.map(lambda leaf: leaf[np.array([game for game, _, _ in rows])], (state, TINY.legal(state))),
         jnp.asarray([slot for _, slot, _ in rows], jnp.int32),
         jnp.asarray([memory[row] for row in rows]),
         jnp.asarray([(game * 2 + slot) * 3 + sample for game, slot, sample in rows], jnp.int32),
@@ -220,7 +230,7 @@ def test_a_plan_is_the_mean_of_its_trees() -> None:
             mean = [q[tries[:, a] > 0, a].mean() if tries[:, a].any() else 0.0 for a in range(7)]
             np.testing.assert_allclose(whole.q[game, slot], mean, atol=1e-5)
             weights = np.where(legal[game, slot], np.exp(2.0 * np.array(mean)), 0.0)
-            np.testing.assert_allclose(whole.policy[game, slot], weights / weights.sum(), atol=1e-5)
+            np.testing.assert_allclose(whole.chances[game, slot], weights / weights.sum(), atol=1e-5)
             share = (tries / 12).mean(axis=0)
             np.testing.assert_allclose(whole.visits[game, slot], share, atol=1e-6)
             entropy = -sum(part * math.log(part) for part in share if part > 0)
@@ -234,7 +244,7 @@ def test_actions_are_drawn_from_the_policy_and_greedy_in_evaluation() -> None:
     policy = np.exp(2 * np.array([0.0, 1.0, -np.inf, 0.5]))
     policy /= policy.sum()
     shape = (4000, 1, 4)
-    many = Plan(*(jnp.broadcast_to(part, shape) for part in (q, jnp.asarray(policy)[None, None], legal)), q, q, q)
+    many = Decision(*(jnp.broadcast_to(part, shape) for part in (q, jnp.asarray(policy)[None, None], legal)), q, q, q)
     drawn = np.asarray(choose(many, jax.random.key(0)))
     np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=4) / 4000, policy, atol=0.03)
     assert set(np.asarray(choose(many, jax.random.key(0), explore=False))[:, 0]) == {1}
@@ -248,13 +258,15 @@ def test_the_memory_of_a_search_is_known_before(monkeypatch: pytest.MonkeyPatch)
     games, settings = 16, SearchSettings(simulations=100)
     state, seats = TINY.start(jax.random.key(1), games), jnp.zeros((games, 1), jnp.int32)
     memory = jnp.zeros((games, 1, 4))
-    told = search_bytes(TINY, RANDOM, settings, state, seats, memory)
-    compiled = jax.jit(lambda *now: plan(TINY, RANDOM, settings, *now, jax.random.key(0)))
+    legal = TINY.legal(state)
+    told = search_bytes(settings, state, legal, seats, memory, by_kernels())
+    compiled = jax.jit(lambda *now: decide(TINY, RANDOM, settings, *now, jax.random.key(0)))
     taken = compiled.lower(state, seats, memory).compile().memory_analysis()
     assert told <= taken.temp_size_in_bytes <= 2.5 * told
     # A GPU's kernels read eight branches of every node where the game has seven actions.
     monkeypatch.setattr("omg.planning.trees.on_cpu", lambda: False)
-    on_gpu = search_bytes(TINY, RANDOM, settings, state, seats, memory)
+    monkeypatch.setattr("omg.planning.trees.triton", lambda: object())
+    on_gpu = search_bytes(settings, state, legal, seats, memory, by_kernels())
     assert on_gpu - told == games * 4 * 101 * 4 * 4
 
 

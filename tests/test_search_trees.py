@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +60,9 @@ class TableGame:
     def there(self, state: Array) -> Array:
         return jnp.ones((len(state), 2), bool)
 
-    def own(self, keys: Array, state: Array, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
+    def own(
+        self, keys: Array, state: Array, seat: Array, legal: Array, memory: Any, wanted: Array
+    ) -> tuple[Array, Array, Any]:
         # What nobody wants to know must not be used.
         logits = jnp.where(wanted[:, None], self.table.logits[state], jnp.nan)
         return logits, jnp.where(wanted, self.table.value[state], jnp.nan), memory + 1
@@ -72,7 +73,8 @@ class TableGame:
     def search(self, starts: list[int], settings: SearchSettings) -> Any:
         count = len(starts)
         zeros = jnp.zeros(count, jnp.int32)
-        roots = Roots(jnp.asarray(starts, jnp.int32), zeros, zeros, jnp.arange(count))
+        state = jnp.asarray(starts, jnp.int32)
+        roots = Roots(state, self.legal(state), zeros, zeros, jnp.arange(count))
         return jax.jit(lambda: grow_trees(self, self, settings, roots, jax.random.key(0)))()
 
 
@@ -230,15 +232,18 @@ def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.Mo
     starts = [0, 1, 2, 3, 5, 6]
     plain = TableGame(table).search(starts, settings)
 
-    monkeypatch.setattr(trees, "on_cpu", lambda: False)
-    monkeypatch.setattr(trees, "_choose", lambda kernel, loop: partial(kernel, interpret=True))
-    assert trees.branch_slots(3) == 4
+    def by_kernel(*given: Any, cuda: Any, default: Any) -> Any:
+        return cuda(*given, interpret=True)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", by_kernel)
+    assert trees.tree_bytes(3, 0, kernels=True) == 16 * (4 + 1)
     game, zeros = TableGame(table), jnp.zeros(3, jnp.int32)
 
     @jax.jit
     @jax.vmap
     def search(own: Array) -> Any:
-        return grow_trees(game, game, settings, Roots(own, zeros, zeros, jnp.arange(3)), jax.random.key(0))
+        roots = Roots(own, game.legal(own), zeros, zeros, jnp.arange(3))
+        return grow_trees(game, game, settings, roots, jax.random.key(0), kernels=True)
 
     found = search(jnp.asarray(starts, jnp.int32).reshape(2, 3))
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(plain), strict=True):

@@ -113,7 +113,7 @@ def test_every_step_agrees_with_a_slow_version(args: dict[str, Any]) -> None:
     state = jax.jit(env.start, static_argnums=1)(jax.random.key(3), games)
     players = [[divmod(int(cell), board.width) for cell in row] for row in state.player]
     drifts = [{divmod(int(cell), board.width): index for index, cell in enumerate(row)} for row in state.drift]
-    walls = [{divmod(int(cell), board.width) for cell in np.flatnonzero(row)} for row in env.block_map(state)]
+    walls = [{divmod(int(cell), board.width) for cell in np.flatnonzero(row)} for row in env.drawn(state)[1][:, 0]]
     assert any(walls)
     random, taken = np.random.default_rng(4), 0
 
@@ -173,7 +173,7 @@ def test_names_sizes_and_refusals() -> None:
     assert (spec.obs_dim, spec.state_dim) == (6 * 64 + 6 + 1 + 4 * 6, 6 * 64 + 1 + 4 * 6)
     assert make(blocks=2, width=6).spec.scenario == "8x6-4p-6d-2b"
     assert GAME.map_view.channel("drift") == 5
-    assert not np.asarray(GAME.block_map(road(GAME, [0, 0, 0, 0]))).any()
+    assert not np.asarray(GAME.drawn(road(GAME, [0, 0, 0, 0]))[1][:, 0]).any()
     for args, message in [
         ({"size": 3}, r"env_args.size: a field of 3x3 has 9 cells, but 4 players and 6 drifts need 10, one each"),
         ({"drifts": 0}, r"env_args.drifts: got 0"),

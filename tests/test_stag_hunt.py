@@ -164,7 +164,7 @@ class SlowGame:
         self.players: list[Any] = [divmod(int(cell), self.width) for cell in state.player[game]]
         cells = [divmod(int(cell), self.width) for cell in state.prey[game]]
         self.stags, self.hares = cells[: args.stag_count], cells[args.stag_count :]
-        self.blocks = [divmod(int(cell), self.width) for cell in np.flatnonzero(env.block_map(state)[game])]
+        self.blocks = [divmod(int(cell), self.width) for cell in np.flatnonzero(env.drawn(state)[1][:, 0][game])]
         self.last: list[int] = [-1] * args.players
         self.time, self.gone = 0, [False] * args.players
 
@@ -262,7 +262,7 @@ def test_every_step_agrees_with_the_slow_version(args: dict[str, Any]) -> None:
             assert float(outcome.metrics["stags_hunted"][game]) == env.args.stag_count - len(twin.stags)
             assert float(outcome.metrics["hares_hunted"][game]) == env.args.hare_count - len(twin.hares)
             left = [bool(twin.stags), bool(twin.hares)]
-            assert np.asarray(env.kinds_left(state)[game]).tolist() == left
+            assert np.asarray(env.goals().exists(state)[game]).tolist() == left
             over[game] = twin.over()
     assert kinds == ({NOTHING, STAG, HARE} if env.args.stag_count else {NOTHING, HARE})
 
@@ -290,7 +290,8 @@ def test_layout_of_an_observation_can_be_read_back() -> None:
     np.testing.assert_array_equal(view.maps(seen.obs)[0, 2, 0], np.eye(25)[0].reshape(5, 5))
     np.testing.assert_array_equal(view.maps(seen.state)[0, view.channel("stag")], np.eye(25)[12].reshape(5, 5))
     np.testing.assert_array_equal(view.legal(seen.obs), seen.avail)
-    np.testing.assert_array_equal(seen.obs[..., : view.map_size], GAME.maps(MEADOW))
+    for seat in range(4):
+        np.testing.assert_array_equal(view.maps(seen.obs)[:, seat], GAME.sight(MEADOW, jnp.asarray([seat]))[0])
     later = GAME.observe(MEADOW._replace(time=jnp.asarray([7], jnp.int16)))
     np.testing.assert_allclose(view.time(later.obs), np.full((1, 4, 1), 0.2), rtol=1e-6)
     np.testing.assert_allclose(view.time(later.state), [[0.2]], rtol=1e-6)

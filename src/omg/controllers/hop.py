@@ -14,35 +14,33 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from pydantic import BaseModel
 
 from omg.controllers.base import PlayerView
 from omg.envs import ENVS, parse_env_args
-from omg.envs.base import Observation
-from omg.envs.grid import GridGame
+from omg.envs.base import GameArgs, Observation
+from omg.envs.grid import GridGame, GridState
+from omg.errors import UserError
 from omg.modules.opponent_models.base import ModelSizes
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import redrawn
 from omg.planning import INFERENCES
-from omg.planning.batches import Axes, batched
+from omg.planning.batches import batched
 from omg.planning.beliefs import BeliefSettings
 from omg.planning.inference import Inference, InferenceSettings, Moment
 from omg.planning.minds import Minds, network_sizes, new_minds
-from omg.planning.parts import plan_in_parts
-from omg.planning.search import SearchSettings, choose
+from omg.planning.search import SearchSettings, choose, decide
+from omg.planning.trees import Axes
+from omg.types import PyTree
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.envs.base import EnvSpec
-
-EXPLORATION = {"stag_hunt": 1.0, "snowdrift": 15.0}
-"""The search's c where the configuration leaves it open: it is in units of the game's rewards."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,9 @@ class PlannerSettings:
 class PlannerMemory(NamedTuple):
     """What a planning player remembers within N episodes."""
 
-    inferred: Any
+    inferred: PyTree
     """Of the inference, leaves [N, ...]."""
-    before: Any
+    before: GridState
     """The position of the step before, leaves [N, ...]."""
 
 
@@ -100,9 +98,10 @@ class HOPMac(eqx.Module):
     minds: Minds
     """Leaves [P, ...]: a set of networks for every seat (P = A), or one for whatever seat it has (P = 1)."""
     prior: Array
-    """[P, J, outcomes], see `omg.planning.beliefs`; counted, never learned by gradients. No outcomes without goals."""
+    """[P, J, outcomes], the outset of beliefs (`omg.planning.beliefs`); counted, never learned by gradients. No
+    outcomes without goals."""
     game_name: str = eqx.field(static=True)
-    game_args: BaseModel = eqx.field(static=True)
+    game_args: GameArgs = eqx.field(static=True)
     settings: PlannerSettings = eqx.field(static=True)
     explores: bool = eqx.field(static=True, default=True)
     """Whether actions are drawn; otherwise the best one is taken."""
@@ -115,12 +114,12 @@ class HOPMac(eqx.Module):
     """Searching a position that nothing follows would be in vain."""
 
     @property
-    def game(self) -> GridGame:
+    def game(self) -> GridGame[GridState]:
         """The rules."""
         return shared_game(self.game_name, self.game_args)
 
     @property
-    def inference(self) -> Inference:
+    def inference(self) -> Inference[GridState]:
         """What is made of the others."""
         return INFERENCES[self.settings.model](self.game, self.settings.inference)
 
@@ -174,19 +173,19 @@ class HOPMac(eqx.Module):
         """One decision: the global state [N, S], own seats [N, m] and last actions [N, A] -> as `act_seats`."""
         game, inference, settings = self.game, self.inference, self.settings
         games, players = last_actions.shape
+        # With networks for every seat (P > 1) all seats are planned for, and each set of networks has one of them.
+        every_seat = len(self.prior) > 1
         everybody = jnp.broadcast_to(jnp.arange(players), (games, players))
-        seats = (everybody if self.every_seat else own_seats).astype(jnp.int32)
-        minds = self.minds if self.every_seat else jax.tree.map(lambda leaf: leaf[0], self.minds)
+        seats = (everybody if every_seat else own_seats).astype(jnp.int32)
         infer_key, search_key, act_key = jax.random.split(key, 3)
         # Pieces keep their numbers from step to step, so that a belief about the third drift stays with it.
         position = game.from_world(state, memory.before)
         moment = Moment(memory.before, last_actions, position, seats)
-        inferred = inference.infer(minds, self.every_seat, self.prior, moment, memory.inferred, infer_key)
-        samples = jax.tree.leaves(inferred.trees)[0].shape[2]
-        trees = games * samples * (1 if self.every_seat else seats.shape[1])
-        planned = plan_in_parts(
+        inferred = inference.infer(self.minds, self.prior, moment, memory.inferred, infer_key)
+        trees = games * settings.inference.samples * (1 if every_seat else seats.shape[1])
+        decision = decide(
             game,
-            inference.judge(minds, self.every_seat, trees),
+            inference.judge(self.minds, trees),
             settings.search,
             position,
             seats,
@@ -195,10 +194,15 @@ class HOPMac(eqx.Module):
             limit_bytes=settings.limit_bytes,
             axes=axes,
         )
-        actions = choose(planned, act_key, explore=self.explores)
-        record = {"search_policy": planned.policy, "search_value": planned.value, **inferred.record}
-        if self.every_seat:
-            actions, record = jax.tree.map(lambda values: _rows(values, own_seats), (actions, record))
+        actions = choose(decision, act_key, explore=self.explores)
+        record = {"search_policy": decision.chances, "search_value": decision.value, **inferred.record}
+        if every_seat:
+            actions, record = jax.tree.map(
+                lambda values: jnp.take_along_axis(
+                    values, own_seats.reshape(*own_seats.shape, *(1,) * (values.ndim - 2)), axis=1
+                ),
+                (actions, record),
+            )
         return actions.astype(jnp.int32), PlannerMemory(inferred.memory, position), record
 
     def tested(self) -> HOPMac:
@@ -215,21 +219,24 @@ class HOPMac(eqx.Module):
         return dataclasses.replace(self, settings=dataclasses.replace(self.settings, inference=inference))
 
 
-def _think(rest: HOPMac, axes: Axes, arrays: HOPMac, *given: Any) -> tuple[Array, PlannerMemory, dict[str, Array]]:
+def _think(rest: HOPMac, axes: Axes, /, *given: PyTree) -> tuple[Array, PlannerMemory, dict[str, Array]]:
     """`HOPMac.think` of a player whose arrays are given apart, so that they can be mapped."""
-    return eqx.combine(arrays, rest).think(*given, axes=axes)
+    arrays, *arguments = given
+    return eqx.combine(arrays, rest).think(*arguments, axes=axes)
 
 
 @lru_cache
-def shared_game(name: str, args: BaseModel) -> GridGame:
-    """One game object for all players of a configured game: programs are compiled for each one."""
-    game: Any = ENVS[name].build(args)
+def shared_game(name: str, args: GameArgs) -> GridGame[GridState]:
+    """One game object for all players of a configured game: programs are compiled for each one.
+
+    Raises:
+        UserError: for a game that cannot be searched.
+    """
+    game = ENVS[name].build(args)
+    if not isinstance(game, GridGame):
+        allowed = ", ".join(other for other, entry in ENVS.items() if entry.traits.searchable)
+        raise UserError(f"env: got {name}, but players that plan need a game that they can search. Allowed: {allowed}.")
     return game
-
-
-def _rows(values: Array, seats: Array) -> Array:
-    """What belongs to some seats: values [N, A, ...], seats [N, m] -> [N, m, ...]."""
-    return jnp.take_along_axis(values, seats.reshape(*seats.shape, *(1,) * (values.ndim - 2)), axis=1)
 
 
 def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> HOPMac:
@@ -245,14 +252,15 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
     """
     args = parse_env_args(config.env, config.env_args)
     game = shared_game(config.env, args)
-    exploration = EXPLORATION.get(config.env, 1.0) if config.hop_exploration is None else config.hop_exploration
+    kind = INFERENCES[config.hop_model]
+    exploration = game.exploration if config.hop_exploration is None else config.hop_exploration
     beliefs = BeliefSettings(config.hop_belief_within, config.hop_belief_between, config.hop_belief_alpha)
     settings = PlannerSettings(
         model=config.hop_model,
         inference=InferenceSettings(
             config.hop_samples,
             beliefs,
-            _model_sizes(config, spec) if config.hop_model == "subgoals" else None,
+            _model_sizes(config, spec) if kind.infers_subgoals else None,
             draws=config.omg_sample,
             features="zero" if config.omg_q_input == "zero" else "inferred",
         ),
@@ -262,7 +270,7 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
         test_simulations=config.hop_test_simulations,
         test_samples=config.hop_test_samples,
     )
-    inference = INFERENCES[settings.model](game, settings.inference)
+    inference = kind(game, settings.inference)
     players = spec.n_agents if config.team is None else 1
     sizes = network_sizes(game, inference.goal_dim, hidden=config.hop_hidden_dim)
     keys = jax.random.split(key, players)
@@ -275,8 +283,8 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
         prior_key = jax.random.fold_in(key, 1)
         prior = Prior(models.seen_dim, models.feature_dim, map_shape=models.map_shape, key=prior_key)
         prior = redrawn(prior, prior_key)
-    outcomes = inference.new_prior(players, spec.n_agents - 1)
-    return HOPMac(minds, outcomes, config.env, args, settings, subgoal_prior=prior)
+    outset = inference.new_outset(players, spec.n_agents - 1)
+    return HOPMac(minds, outset, config.env, args, settings, subgoal_prior=prior)
 
 
 def _model_sizes(config: Config, spec: EnvSpec) -> ModelSizes:

@@ -4,7 +4,7 @@
   return that really followed;
 - its *co-players' policies*, one for each: cross-entropy on what they really did, told what they turned out to be after
   (`Inference.labels`); steps that tell nothing are left out;
-- its *prior* over each co-player's outcomes, episode by episode (`Inference.learn_prior`).
+- the *outset* of its beliefs, chances of each co-player's outcomes, episode by episode (`Inference.learn_outset`).
 
 In self-play every seat has networks of its own. Nothing but the round just played is used: the search policy and the
 co-players' ways are those of now.
@@ -16,7 +16,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, P sets of n
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,8 +35,7 @@ from omg.learners.hop_measures import belief_measures, prediction_measures
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.modules.planning import each
 from omg.planning.beliefs import of_others
-from omg.planning.inference import Labels
-from omg.planning.minds import Minds, seen_by
+from omg.planning.minds import Minds
 from omg.planning.search import own_order
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Lessons(NamedTuple):
     """What each set of networks learns from, [P, M, ...]."""
 
     maps: Array
-    """[P, M, C, H, W] bool, the player itself first."""
+    """[P, M, C, height, width] bool, the player itself first."""
     time: Array
     """[P, M]."""
     legal: Array
@@ -112,7 +111,7 @@ class HOPLearner:
         """The same player, which takes the best action."""
         return state.mac.tested()
 
-    def control(self, state: HOPState, name: str) -> Any:
+    def control(self, state: HOPState, name: str) -> HOPMac:
         """There is none."""
         raise KeyError(name)
 
@@ -156,18 +155,22 @@ class HOPLearner:
             - `grad_norm`: Euclidean norm of all gradients of a set, before it is clipped
 
             Of the round: `search_entropy`, of the search's policy in nats; `return_target`, mean of G; and, where there
-            is a prior, `outcome_0` ...: its chance of each outcome, mean over sets and co-players.
+            are outcomes, `outcome_0` ...: the chance of each at the outset, mean over sets and co-players.
         """
         lessons, outcome = self._lessons(state.mac, batch)
-        return self._study(state, lessons, outcome, key)
+        mac, opt_state, metrics = self._study(state.mac, state.opt_state, lessons, outcome, key)
+        return HOPState(mac, opt_state, state.updates + 1), metrics
 
-    def _study(self, state: Any, lessons: Lessons, outcome: Array | None, key: Array) -> tuple[Any, dict[str, Array]]:
-        """Learns policy, value, co-players' policies and the prior of outcomes; see `update`."""
-        mac = state.mac
+    def _study(
+        self, mac: HOPMac, opt_state: optax.OptState, lessons: Lessons, outcome: Array | None, key: Array
+    ) -> tuple[HOPMac, optax.OptState, dict[str, Array]]:
+        """Learns policy, value, co-players' policies and the outset of beliefs; see `update`."""
         sets, positions = lessons.time.shape
         turns = self.config.hop_symmetries and mac.inference.turns
 
-        def step(carry: tuple[Minds, Any], given: tuple[Array, Array]) -> tuple[tuple[Minds, Any], dict[str, Array]]:
+        def step(
+            carry: tuple[Minds, optax.OptState], given: tuple[Array, Array]
+        ) -> tuple[tuple[Minds, optax.OptState], dict[str, Array]]:
             (minds, opt_state), (chosen, turn_key) = carry, given
             part = jax.tree.map(lambda values: values[:, chosen], lessons)
             part = turned(mac, part, turn_key) if turns else part
@@ -178,18 +181,17 @@ class HOPLearner:
         order_key, turn_key = jax.random.split(key)
         rounds = self._rounds(order_key, positions)
         given = (rounds, jax.random.split(turn_key, len(rounds)))
-        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), state.opt_state), given)
+        (minds, opt_state), metrics = jax.lax.scan(step, (studied(mac.minds), opt_state), given)
         metrics = {name: values.mean() for name, values in metrics.items()}
         metrics |= _round_measures(lessons)
-        prior = mac.prior
+        outset = mac.prior
         if outcome is not None:
             # Where all seats share one set, each seat's co-players teach it, one seat after the other.
-            prior = mac.inference.learn_prior(prior, outcome.reshape(-1, sets, outcome.shape[-1]))
-            shares = prior.mean(axis=(0, 1))
+            outset = mac.inference.learn_outset(outset, outcome.reshape(-1, sets, outcome.shape[-1]))
+            shares = outset.mean(axis=(0, 1))
             metrics |= {f"outcome_{index}": shares[index] for index in range(len(shares))}
         minds = dataclasses.replace(minds, subgoals=mac.minds.subgoals)
-        changed = dataclasses.replace(mac, minds=minds, prior=prior)
-        return state._replace(mac=changed, opt_state=opt_state, updates=state.updates + 1), metrics
+        return dataclasses.replace(mac, minds=minds, prior=outset), opt_state, metrics
 
     def _rounds(self, key: Array, rows: int) -> Array:
         """Which rows each gradient step learns from: [hop_epochs * parts, rows / parts], each pass in random order."""
@@ -214,7 +216,7 @@ class HOPLearner:
         state = game.from_world(batch.state[:, :-1].reshape(games * steps, -1))
         actions = batch.actions[:, :-1]
         in_time = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), state)
-        labels: Labels = mac.inference.labels(in_time, actions, mask > 0)
+        labels = mac.inference.labels(in_time, actions, mask > 0)
         legal = game.legal(state)
         there = game.there(state) & (mask.reshape(-1, 1) > 0)
         learnable = labels.known.reshape(-1, players) & there & (legal.sum(axis=-1) > 1)
@@ -224,7 +226,7 @@ class HOPLearner:
 
         def of_seat(seat_of_game: Array, policy: Array) -> Lessons:
             seat = jnp.repeat(seat_of_game, steps)
-            maps, time = seen_by(game, state, seat)
+            maps, time = game.sight(state, seat)
             order = own_order(seat, players)
             return Lessons(
                 maps=maps,

@@ -19,26 +19,24 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, J co-player
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
 from omg.controllers.hop import HOPMac
-from omg.envs.grid import GridGame
+from omg.envs.grid import GoalSet, GridGame
+from omg.envs.grid.state import State
 from omg.modules.planning import each
-from omg.planning.goals import GoalSet, hindsight
-from omg.planning.inference import GoalInference
-from omg.planning.minds import Minds, seen_by
+from omg.planning.goals import GoalInference, hindsight
+from omg.planning.minds import Minds
 from omg.planning.search import own_order
 
 _TINY = 1e-9
 PHASES = ("early", "middle", "late")
 
 
-def replayed(game: GridGame, worlds: Array) -> Any:
+def replayed(game: GridGame[State], worlds: Array) -> State:
     """The positions of whole episodes, pieces numbered as a player that saw them step by step had them.
 
     Args:
@@ -49,12 +47,13 @@ def replayed(game: GridGame, worlds: Array) -> Any:
         states with leaves [B, T, ...].
     """
 
-    def step(before: Any, world: Array) -> tuple[Any, Any]:
+    def step(before: State, world: Array) -> tuple[State, State]:
         state = game.from_world(world, before)
         return state, state
 
     _, states = jax.lax.scan(step, game.from_world(worlds[:, 0]), jnp.swapaxes(worlds, 0, 1))
-    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), states)
+    by_episode: State = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), states)
+    return by_episode
 
 
 def prediction_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[str, Array]:
@@ -80,7 +79,7 @@ def prediction_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[
         allowed = jnp.take_along_axis(legal, order[:, 1:, None], axis=1)
         present = jnp.take_along_axis(there, order, axis=1)
         did = jnp.take_along_axis(actions, order[:, 1:], axis=1)
-        chances = mac.inference.expect(minds.others, seen_by(game, state, seat), allowed, state, record)
+        chances = mac.inference.expect(minds.others, game.sight(state, seat), allowed, state, record)
         counted = present[:, :1] & present[:, 1:] & (allowed.sum(axis=-1) > 1)
         chance = jnp.take_along_axis(chances, did[..., None], axis=-1)[..., 0]
         surprise = jnp.where(counted, -jnp.log(jnp.maximum(chance, _TINY)), 0.0).sum()
@@ -141,7 +140,7 @@ def belief_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[str,
     return measures
 
 
-def _phase(goals: GoalSet, states: Any, actions: Array, played: Array) -> Array:
+def _phase(goals: GoalSet[State], states: State, actions: Array, played: Array) -> Array:
     """The third, 0 to 2, of each player's way from its last goal (or the start) to the next (or the end): [B, T, A]."""
     reached = (goals.reached(_flat(states), actions.reshape(-1, actions.shape[2])) >= 0).reshape(actions.shape)
     reached = reached & played[..., None]
@@ -160,6 +159,7 @@ def of_co_players(values: Array, others: Array) -> Array:
     return jax.vmap(lambda own, order: own[:, order])(values, others)
 
 
-def _flat(states: Any) -> Any:
+def _flat(states: State) -> State:
     """Leaves [B, T, ...] -> [B * T, ...]."""
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), states)
+    flat: State = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), states)
+    return flat

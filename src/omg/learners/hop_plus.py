@@ -91,10 +91,10 @@ class HOPPlusLearner(SubgoalLearner, HOPLearner):
             batch = turned_episodes(state.mac.game.map_view, batch, turn_key)
         seats = self._seats(batch)
         changed = self.training.update(state.mac, state.model_opt_state, batch, seats, t_env, goal_keys)
-        state = state._replace(mac=changed.mac, model_opt_state=changed.opt_state)
         lessons, outcome = self._lessons(changed.mac, batch)
-        state, studied = self._study(state, lessons._replace(goal=changed.goals), outcome, study_key)
-        return state, changed.metrics | studied
+        lessons = lessons._replace(goal=changed.goals)
+        mac, opt_state, studied = self._study(changed.mac, state.opt_state, lessons, outcome, study_key)
+        return HOPPlusState(mac, opt_state, state.updates + 1, changed.opt_state), changed.metrics | studied
 
 
 def turned_episodes(view: MapView, batch: EpisodeBatch, key: Array) -> EpisodeBatch:

@@ -37,7 +37,7 @@ from omg.controllers.hop import HOPMac
 from omg.learners.hop_measures import of_co_players
 from omg.learners.subgoal_measures import comparable, hit_ratio, probe_accuracy, tolerance_of, view_distance
 from omg.modules.maps import MapShape
-from omg.planning.goals import hindsight, make_goals
+from omg.planning.goals import hindsight
 from omg.planning.search import own_order
 
 
@@ -82,7 +82,7 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
             f"{name}_place_error": (jnp.abs(place - places[2]).sum(axis=-1) * weight).sum()
             for name, place in zip(("subgoal", "present"), places[:2], strict=True)
         }
-    goals = make_goals(mac.game)
+    goals = mac.game.goals()
     states = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), position)
     reached = hindsight(goals, states, actions, played > 0)
     known = of_co_players(reached.known, others) & jnp.take_along_axis(there, seats[:, None], axis=2)[..., None]

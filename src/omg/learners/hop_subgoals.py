@@ -37,7 +37,7 @@ from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.modules.planning import PolicyValueNetwork, each
 from omg.modules.planning.networks import weigh_goal
-from omg.planning.minds import Minds, seen_by
+from omg.planning.minds import Minds
 from omg.planning.search import own_order
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class SubgoalsTraining:
             own = jnp.take_along_axis(there, seat[:, None, None], axis=2)
             known = jnp.take_along_axis(there, others[:, None], axis=2) * own
             length = jnp.take_along_axis(until, others, axis=1)
-            return (*seen_by(game, now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
+            return (*game.sight(now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
 
         of_all = jax.vmap(of_seat, in_axes=1)(seats)
         sets = self.seats if mac.every_seat else 1

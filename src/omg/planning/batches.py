@@ -9,26 +9,28 @@ trees of all of them have arrived (`anywhere`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.custom_batching import custom_vmap
 
-from omg.modules.planning import on_cpu
+from omg.modules.convolutions import on_cpu
+from omg.planning.trees import Axes
+from omg.types import PyTree
 
-Axes = tuple[str, ...]
-"""Names of the mapped axes whose searches run together."""
-
-
-def anywhere(flags: Array, axes: Axes) -> Array:
-    """Whether any flag is set, here or in the searches that run together with this one; a bool scalar."""
-    found = jnp.any(flags)
-    return jax.lax.pmax(found.astype(jnp.int32), axes) > 0 if axes else found
+Found = TypeVar("Found", covariant=True)
 
 
-def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ...] = ()) -> Callable[..., Any]:
+class Searching(Protocol[Found]):
+    """A function that searches: mapped axes, then pytrees of arrays."""
+
+    def __call__(self, axes: Axes, /, *arguments: PyTree) -> Found:
+        """What the search comes to, a pytree of arrays."""
+        ...
+
+
+def batched(function: Searching[Found], axes: Axes = (), places: tuple[PyTree, ...] = ()) -> Callable[..., Found]:
     """A function that searches, ready for any `vmap` around it.
 
     Args:
@@ -40,7 +42,7 @@ def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ..
         the same function without its first argument.
     """
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: PyTree) -> Found:
         mapped = lambda *own: function(axes, *own)  # noqa: E731
         for axis, place in zip(axes, places, strict=True):
             mapped = jax.vmap(mapped, in_axes=place, axis_name=axis)
@@ -49,7 +51,7 @@ def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ..
     # Each mapping calls it anew; compiled, it is traced only once for all of them.
     guarded = custom_vmap(jax.jit(call))
 
-    def rule(size: int, is_mapped: Any, *arguments: Any) -> tuple[Any, Any]:
+    def rule(size: int, is_mapped: PyTree, *arguments: PyTree) -> tuple[PyTree, PyTree]:
         if size > 1 and not on_cpu():
             place = jax.tree.map(lambda mapped: 0 if mapped else None, tuple(is_mapped))
             found = batched(function, (*axes, f"searches_{len(axes)}"), (*places, place))(*arguments)
@@ -57,7 +59,7 @@ def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ..
             leaves, structure = jax.tree.flatten(tuple(arguments))
             flags = jax.tree.leaves(tuple(is_mapped))
 
-            def one(mine: list[Array]) -> Any:
+            def one(mine: list[Array]) -> PyTree:
                 rest = iter(mine)
                 chosen = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
                 return guarded(*jax.tree.unflatten(structure, chosen))
@@ -70,5 +72,5 @@ def batched(function: Callable[..., Any], axes: Axes = (), places: tuple[Any, ..
         return found, jax.tree.map(lambda _: True, found)
 
     guarded.def_vmap(rule)
-    wrapped: Callable[..., Any] = guarded
+    wrapped: Callable[..., Found] = guarded
     return wrapped

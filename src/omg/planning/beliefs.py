@@ -3,12 +3,12 @@
 Within an episode, `b(g) <- b(g) * pi(a | s, g)`, normalised. Goals that are gone have no share; when nothing is left of
 a belief, it starts again, all existing goals alike.
 
-Between episodes a prior over outcomes follows what each co-player did: `p <- alpha * p + (1 - alpha) * [outcome]`.
-Where the outcome is the goal reached (stag_hunt), the prior is the belief that an episode opens with. Where it is the
-number n of goals reached (snowdrift), what is left is not enough for everybody: of the numbers `m = n - k` that the
-co-players may still reach, drawn from `P(n | n >= k)` of each, only those count that add up to no more than what is
-left. A player goes on with the chance that its `m > 0`, shared equally by the goals that exist, and the rest is on
-being after nothing.
+Between episodes the *outset*, chances of outcomes, follows what each co-player did:
+`p <- alpha * p + (1 - alpha) * [outcome]`. Where the outcome is the goal reached (stag_hunt), the outset is the belief
+that an episode opens with. Where it is the number n of goals reached (snowdrift), what is left is not enough for
+everybody: of the numbers `m = n - k` that the co-players may still reach, drawn from `P(n | n >= k)` of each, only
+those count that add up to no more than what is left. A player goes on with the chance that its `m > 0`, shared
+equally by the goals that exist, and the rest is on being after nothing.
 
 Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
 P outcomes of an episode, K samples.
@@ -17,14 +17,15 @@ P outcomes of an episode, K samples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.components.selectors import softmax
-from omg.planning.goals import GoalSet
+from omg.envs.grid.goals import GoalSet
+from omg.envs.grid.state import State
 from omg.planning.search import own_order
 
 
@@ -33,11 +34,11 @@ class BeliefSettings:
     """Which parts of the belief are at work. Static."""
 
     within: bool = True
-    """Whether actions change the belief in the course of an episode; otherwise it stays as the prior has it."""
+    """Whether actions change the belief in the course of an episode; otherwise it stays as the outset has it."""
     between: bool = True
     """Whether an episode opens with what earlier ones have shown; otherwise all existing goals are alike."""
     alpha: float | None = None
-    """How much of the prior is kept per episode; None for `GoalSet.alpha`."""
+    """How much of the outset is kept per episode; None for `GoalSet.alpha`."""
 
 
 class Beliefs(NamedTuple):
@@ -77,13 +78,13 @@ def revise(belief: Array, likelihood: Array, exists: Array) -> Array:
     return normalised(belief * likelihood, exists)
 
 
-def opening(goals: GoalSet, settings: BeliefSettings, prior: Array, exists: Array, done: Array) -> Array:
+def opening(goals: GoalSet[State], settings: BeliefSettings, outset: Array, exists: Array, done: Array) -> Array:
     """The belief that an episode opens with, and a new one after a goal was reached.
 
     Args:
         goals: of the game.
         settings: static.
-        prior: [..., J, P].
+        outset: [..., J, P].
         exists: [..., J, G] bool.
         done: [..., J] integers, goals that each co-player has reached in this episode.
 
@@ -92,39 +93,39 @@ def opening(goals: GoalSet, settings: BeliefSettings, prior: Array, exists: Arra
     """
     if not settings.between:
         return normalised(jnp.zeros(exists.shape), exists)
-    return normalised(prior if goals.idle is None else goals_from_counts(prior, exists, done), exists)
+    return normalised(outset if goals.idle is None else goals_from_counts(outset, exists, done), exists)
 
 
-def goals_from_counts(prior: Array, exists: Array, done: Array) -> Array:
+def goals_from_counts(outset: Array, exists: Array, done: Array) -> Array:
     """From how many goals players reach in an episode to which they are after now; see the module's text.
 
     Args:
-        prior: [..., J, P], chances of reaching 0, 1, ... P - 1 goals.
+        outset: [..., J, P], chances of reaching 0, 1, ... P - 1 goals.
         exists: [..., J, G] bool, the last being after nothing.
         done: [..., J] integers, reached so far.
 
     Returns:
-        [..., J, G]; all zero where the prior holds so many goals for impossible.
+        [..., J, G]; all zero where the outset holds so many goals for impossible.
     """
     drifts = exists[..., :-1]
     left = jnp.sum(drifts, axis=-1)
-    more, possible = still_to_come(prior, done)
+    more, possible = still_to_come(outset, done)
     goes_on = jnp.where(possible, going_on(more, left[..., 0]), 0.0)
     each = goes_on / jnp.maximum(left, 1)
     rest = jnp.where(possible, 1.0 - goes_on, 0.0)
     return jnp.concatenate([jnp.where(drifts, each[..., None], 0.0), rest[..., None]], axis=-1)
 
 
-def still_to_come(prior: Array, done: Array) -> tuple[Array, Array]:
-    """How many more goals a player that has reached `done` [...] will reach, from its prior [..., P].
+def still_to_come(outset: Array, done: Array) -> tuple[Array, Array]:
+    """How many more goals a player that has reached `done` [...] will reach, from its outset [..., P].
 
     Returns:
-        chances of 0, 1, ... P - 1 more, [..., P]; and whether the prior holds `done` for possible at all, [...] bool:
+        chances of 0, 1, ... P - 1 more, [..., P]; and whether the outset holds `done` for possible at all, [...] bool:
         where it does not, none is to come.
     """
-    size = prior.shape[-1]
+    size = outset.shape[-1]
     number = done[..., None] + jnp.arange(size)
-    weight = jnp.where(number < size, jnp.take_along_axis(prior, jnp.minimum(number, size - 1), axis=-1), 0.0)
+    weight = jnp.where(number < size, jnp.take_along_axis(outset, jnp.minimum(number, size - 1), axis=-1), 0.0)
     total = jnp.sum(weight, axis=-1, keepdims=True)
     possible = total > 0
     return jnp.where(possible, weight / jnp.where(possible, total, 1.0), jnp.arange(size) == 0), possible[..., 0]
@@ -160,30 +161,30 @@ def going_on(more: Array, left: Array) -> Array:
     return jnp.clip(1.0 - stops, 0.0, 1.0)
 
 
-def begin(goals: GoalSet, settings: BeliefSettings, prior: Array, state: Any, seats: Array) -> Beliefs:
+def begin(goals: GoalSet[State], settings: BeliefSettings, outset: Array, state: State, seats: Array) -> Beliefs:
     """Opens N episodes.
 
     Args:
         goals: of the game.
         settings: static.
-        prior: broadcastable to [N, m, J, P], from `new_prior` or `learn_prior`.
+        outset: broadcastable to [N, m, J, P], from `new_outset` or `learn_outset`.
         state: the first positions, leaves [N, ...].
         seats: [N, m] focal seats.
     """
     players = state.player.shape[1]
     done = jnp.zeros((len(seats), players), jnp.int32)
-    return Beliefs(_opened(goals, settings, prior, state, seats, done), done)
+    return Beliefs(_opened(goals, settings, outset, state, seats, done), done)
 
 
 def follow(
-    goals: GoalSet,
+    goals: GoalSet[State],
     settings: BeliefSettings,
-    prior: Array,
+    outset: Array,
     beliefs: Beliefs,
     likelihood: Array,
-    before: Any,
+    before: State,
     actions: Array,
-    after: Any,
+    after: State,
     seats: Array,
 ) -> Beliefs:
     """Takes one step of N games into account.
@@ -191,9 +192,9 @@ def follow(
     Args:
         goals: of the game.
         settings: static.
-        prior: broadcastable to [N, m, J, P].
+        outset: broadcastable to [N, m, J, P].
         beliefs: from `begin` or `follow`.
-        likelihood: [N, m, J, G], see `minds.goal_likelihoods`; not used where `settings.within` is off.
+        likelihood: [N, m, J, G], see `goals.goal_likelihoods`; not used where `settings.within` is off.
         before: the positions in which `actions` were played, leaves [N, ...].
         actions: [N, A] integers.
         after: the positions that followed, with the same numbers of goals.
@@ -201,7 +202,7 @@ def follow(
     """
     reached = goals.reached(before, actions) >= 0
     done = beliefs.done + reached
-    opened = _opened(goals, settings, prior, after, seats, done)
+    opened = _opened(goals, settings, outset, after, seats, done)
     if not settings.within:
         return Beliefs(opened, done)
     revised = revise(beliefs.belief, likelihood, goals.exists(after)[:, None, None])
@@ -210,10 +211,12 @@ def follow(
     return Beliefs(jnp.where(again, opened, revised), done)
 
 
-def _opened(goals: GoalSet, settings: BeliefSettings, prior: Array, state: Any, seats: Array, done: Array) -> Array:
+def _opened(
+    goals: GoalSet[State], settings: BeliefSettings, outset: Array, state: State, seats: Array, done: Array
+) -> Array:
     others = of_others(done, seats)
     exists = jnp.broadcast_to(goals.exists(state)[:, None, None], (*others.shape, goals.count))
-    return opening(goals, settings, jnp.broadcast_to(prior, (*others.shape, prior.shape[-1])), exists, others)
+    return opening(goals, settings, jnp.broadcast_to(outset, (*others.shape, outset.shape[-1])), exists, others)
 
 
 def sample_goals(belief: Array, codes: Array, samples: int, key: Array) -> Array:
@@ -238,29 +241,29 @@ def sample_goals(belief: Array, codes: Array, samples: int, key: Array) -> Array
 # ------------------------------------------------------------------------------------------------- between episodes
 
 
-def new_prior(goals: GoalSet, *lead: int) -> Array:
-    """All outcomes alike: [*lead, P], e.g. `new_prior(goals, m, J)`."""
-    return jnp.full((*lead, goals.prior_size), 1.0 / goals.prior_size)
+def new_outset(goals: GoalSet[State], *lead: int) -> Array:
+    """All outcomes alike: [*lead, P], e.g. `new_outset(goals, m, J)`."""
+    return jnp.full((*lead, goals.outcomes), 1.0 / goals.outcomes)
 
 
-def learn_prior(goals: GoalSet, settings: BeliefSettings, prior: Array, outcome: Array) -> Array:
+def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array, outcome: Array) -> Array:
     """Follows what co-players did in E episodes, one after the other.
 
     Args:
         goals: of the game.
         settings: static.
-        prior: [..., P].
+        outset: [..., P].
         outcome: [E, ...] int32, e.g. `of_others(Hindsight.outcome, seats)` [E, m, J]; -1 where nothing was learned.
 
     Returns:
         [..., P]; unchanged where `settings.between` is off.
     """
     if not settings.between:
-        return prior
+        return outset
     alpha = goals.alpha if settings.alpha is None else settings.alpha
 
-    def learn(prior: Array, seen: Array) -> tuple[Array, None]:
-        moved = alpha * prior + (1 - alpha) * jax.nn.one_hot(seen, goals.prior_size)
-        return jnp.where(seen[..., None] >= 0, moved, prior), None
+    def learn(outset: Array, seen: Array) -> tuple[Array, None]:
+        moved = alpha * outset + (1 - alpha) * jax.nn.one_hot(seen, goals.outcomes)
+        return jnp.where(seen[..., None] >= 0, moved, outset), None
 
-    return jax.lax.scan(learn, prior, outcome)[0]
+    return jax.lax.scan(learn, outset, outcome)[0]

@@ -1,141 +1,135 @@
-"""What players of a game may be after, and which of it they turned out to be after.
+"""HOP: beliefs about the others' goals, from what each of them was seen to do.
 
-A goal has two names. Its *number* is its place in a belief; its *code* is the row that it has in the input of a
-co-player's network. They differ where numbers mean nothing by themselves: the third drift is anywhere on the board, but
-the cell of a drift says where to go.
+The game says what there is to be after (`omg.envs.grid.GoalSet`), `beliefs` who is after what. Here is what a player
+makes of a step (`GoalInference`), how likely it was for each goal (`goal_likelihoods`), and, once an episode is over,
+what everybody turned out to be after (`hindsight`).
 
-A new game with goals is a `GoalSet` and a line in `GOALS`.
-
-Letters in shapes: B games, T steps, A seats, G goals.
+Letters in shapes: N games, f seats that are planned for, J co-players of each, A seats, G goals, K trees, B episodes,
+T steps.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import ClassVar, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.envs.grid import GridGame
-from omg.envs.snowdrift import Snowdrift
-from omg.envs.stag_hunt import StagHunt
-from omg.errors import unknown_name
-
-NO_GOAL = -1
-
-
-class GoalSet(ABC):
-    """The goals of one configured game."""
-
-    count: int
-    """Goals G."""
-    width: int
-    """Number of codes: rows of a network's input."""
-    prior_size: int
-    """Outcomes of an episode that are told apart from episode to episode, see `outcome`."""
-    alpha: float
-    """How much of the prior over outcomes is kept from one episode to the next, unless set otherwise."""
-    idle: int | None = None
-    """The code of being after nothing, where that is a goal (the last one); outcomes then count goals reached."""
-    codes_are_cells: bool = False
-    """Whether the first codes are the cells of the board: they change when it is turned."""
-
-    @abstractmethod
-    def exists(self, state: Any) -> Array:
-        """Which goals can still be reached, [B, G] bool."""
-
-    @abstractmethod
-    def codes(self, state: Any) -> Array:
-        """The codes of all goals, [B, G] int32."""
-
-    @abstractmethod
-    def reached(self, state: Any, actions: Array) -> Array:
-        """The number of the goal that every player reaches when `actions` [B, A] are played: [B, A] int32, or -1."""
-
-    @abstractmethod
-    def outcome(self, reached: Array) -> Array:
-        """What an episode tells about a player: `reached` [B, T, A] -> [B, A] int32 in [0, prior_size), -1: nothing."""
-
-    def reached_codes(self, state: Any, actions: Array) -> Array:
-        """The code of the goal that every player reaches, [B, A] int32, or -1."""
-        reached = self.reached(state, actions)
-        codes = jnp.take_along_axis(self.codes(state), jnp.maximum(reached, 0), axis=1)
-        return jnp.where(reached >= 0, codes, NO_GOAL)
+from omg.components.selectors import legal_softmax
+from omg.envs.grid import GoalSet, GridGame
+from omg.envs.grid.goals import NO_GOAL
+from omg.envs.grid.state import State
+from omg.modules.opponent_models.base import ModelSizes
+from omg.modules.planning import CoPlayersNetwork, each
+from omg.planning.beliefs import Beliefs, begin, follow, learn_outset, new_outset, sample_goals
+from omg.planning.inference import InferenceSettings, Inferred, Labels, Moment
+from omg.planning.minds import GoalJudge, Minds
+from omg.planning.search import own_order
 
 
-class StagHuntGoals(GoalSet):
-    """Stag (0) or hare (1), each while one is left. Code and number are the same."""
+class GoalInference(Generic[State]):
+    """Beliefs about goals, within episodes and from one to the next."""
 
-    count = width = prior_size = 2
-    alpha = 0.995
+    own_goal_dim = 0
+    infers_subgoals: ClassVar[bool] = False
+    model_sizes: ModelSizes | None = None
+    turns = True
 
-    def __init__(self, env: StagHunt) -> None:
-        self.env = env
+    def __init__(self, game: GridGame[State], settings: InferenceSettings) -> None:
+        self.game, self.settings = game, settings
+        self.goals = game.goals()
+        self.goal_dim = self.goals.width
 
-    def exists(self, state: Any) -> Array:
-        """See `GoalSet.exists`."""
-        return self.env.kinds_left(state)
+    def new_outset(self, *lead: int) -> Array:
+        """See `Inference.new_outset`: all outcomes alike."""
+        return new_outset(self.goals, *lead)
 
-    def codes(self, state: Any) -> Array:
-        """See `GoalSet.codes`."""
-        return jnp.broadcast_to(jnp.arange(2), (len(state.player), 2))
+    def learn_outset(self, outset: Array, outcome: Array) -> Array:
+        """See `Inference.learn_outset`."""
+        return learn_outset(self.goals, self.settings.beliefs, outset, outcome)
 
-    def reached(self, state: Any, actions: Array) -> Array:
-        """See `GoalSet.reached`."""
-        return self.env.caught(state, actions) - 1
+    def initial(self, games: int, seats: int) -> Beliefs:
+        """See `Inference.initial`: the first step opens the beliefs."""
+        players = self.game.spec.n_agents
+        belief = jnp.zeros((games, seats, players - 1, self.goals.count))
+        return Beliefs(belief, jnp.zeros((games, players), jnp.int32))
 
-    def outcome(self, reached: Array) -> Array:
-        """The prey that the player caught: it leaves with the first. See `GoalSet.outcome`."""
-        return jnp.max(reached, axis=1)
+    def infer(self, minds: Minds, outset: Array, moment: Moment[State], memory: Beliefs, key: Array) -> Inferred:
+        """See `Inference.infer`; records the `belief` [N, f, J * G]."""
+        goals, settings = self.goals, self.settings.beliefs
+        before, state, seats = moment.before, moment.state, moment.seats
+        likelihood = jnp.ones(memory.belief.shape)
+        if settings.within:
+            codes = goals.codes(before)
+            likelihood = goal_likelihoods(self.game, minds.others, before, seats, codes, moment.last_actions)
+        opened = begin(goals, settings, outset, state, seats)
+        did = jnp.maximum(moment.last_actions, 0)
+        followed = follow(goals, settings, outset, memory, likelihood, before, did, state, seats)
+        begins = moment.last_actions[:, 0] < 0
+        beliefs: Beliefs = jax.tree.map(
+            lambda new, old: jnp.where(begins.reshape(-1, *(1,) * (new.ndim - 1)), new, old), opened, followed
+        )
+        trees = sample_goals(beliefs.belief, goals.codes(state), self.settings.samples, key)
+        return Inferred(beliefs, trees, {"belief": beliefs.belief.reshape(*seats.shape, -1)})
+
+    def judge(self, minds: Minds, trees: int) -> GoalJudge[State]:
+        """See `Inference.judge`."""
+        return GoalJudge(self.game, self.goals, minds, trees=trees)
+
+    def expect(
+        self, others: CoPlayersNetwork, sight: tuple[Array, Array], legal: Array, state: State, record: dict[str, Array]
+    ) -> Array:
+        """See `Inference.expect`: sum_g b(g) pi(a | s, g)."""
+        chances = legal_softmax(others.for_goals(*sight, self.goals.codes(state)), legal[:, :, None])
+        belief = record["belief"].reshape(*legal.shape[:2], self.goals.count)
+        return jnp.sum(chances * belief[..., None], axis=2)
+
+    def labels(self, states: State, actions: Array, played: Array) -> Labels:
+        """See `Inference.labels`: the goal that each player reached next."""
+        seen = hindsight(self.goals, states, actions, played)
+        return Labels(seen.code, seen.known, seen.outcome)
+
+    def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
+        """See `Inference.turned`."""
+        if goal is None or not self.goals.codes_are_cells:
+            return goal
+        cells = cell_to.shape[-1]
+        moved = jnp.take_along_axis(cell_to, jnp.clip(goal, 0, cells - 1), axis=-1)
+        return jnp.where((goal >= 0) & (goal < cells), moved, goal)
 
 
-class SnowdriftGoals(GoalSet):
-    """Each drift while it is left (its number; its cell as code), or none of them (the last number and code).
+def goal_likelihoods(
+    game: GridGame[State], others: CoPlayersNetwork, state: State, seats: Array, codes: Array, actions: Array
+) -> Array:
+    """How likely what the others really did was, for each goal they may have.
 
-    An episode's outcome is how many drifts the player removed.
+    Args:
+        game: the rules.
+        others: the networks, leaves [P, ...]: one for each focal seat, or one for all of them.
+        state: the positions in which they acted, leaves [N, ...].
+        seats: [N, m] focal seats.
+        codes: [N, G] integers, the goals as rows of the networks' input.
+        actions: [N, A] what was done then; -1 for who had left.
+
+    Returns:
+        [N, m, J, G]; 1 where a co-player had left or could do only one thing, for that tells nothing.
     """
+    legal = game.legal(state)
 
-    alpha = 0.98
-    codes_are_cells = True
+    def of_seat(network: CoPlayersNetwork, seat: Array) -> Array:
+        order = own_order(seat, legal.shape[1])[:, 1:]
+        allowed = jnp.take_along_axis(legal, order[..., None], axis=1)
+        did = jnp.take_along_axis(actions, order, axis=1).astype(jnp.int32)
+        chances = legal_softmax(network.for_goals(*game.sight(state, seat), codes), allowed[:, :, None])
+        chance = jnp.take_along_axis(chances, jnp.maximum(did, 0)[:, :, None, None], axis=-1)[..., 0]
+        free = (did >= 0) & (jnp.sum(allowed, axis=-1) > 1)
+        return jnp.where(free[..., None], chance, 1.0)
 
-    def __init__(self, env: Snowdrift) -> None:
-        self.env = env
-        self.count = self.prior_size = env.args.drifts + 1
-        self.idle = env.board.cells
-        self.width = env.board.cells + 1
-
-    def exists(self, state: Any) -> Array:
-        """See `GoalSet.exists`; to do nothing is always possible."""
-        return jnp.pad(state.drift_left, ((0, 0), (0, 1)), constant_values=True)
-
-    def codes(self, state: Any) -> Array:
-        """See `GoalSet.codes`."""
-        return jnp.pad(state.drift.astype(jnp.int32), ((0, 0), (0, 1)), constant_values=self.width - 1)
-
-    def reached(self, state: Any, actions: Array) -> Array:
-        """See `GoalSet.reached`; none is never reached."""
-        return self.env.removed(state, actions)
-
-    def outcome(self, reached: Array) -> Array:
-        """See `GoalSet.outcome`."""
-        return jnp.sum(reached >= 0, axis=1, dtype=jnp.int32)
-
-
-GOALS: dict[str, Any] = {"stag_hunt": StagHuntGoals, "snowdrift": SnowdriftGoals}
-
-
-def make_goals(env: GridGame) -> GoalSet:
-    """The goals of a game.
-
-    Raises:
-        UserError: for a game that has none.
-    """
-    if env.spec.name not in GOALS:
-        raise unknown_name("game with goals (env)", env.spec.name, GOALS)
-    made: GoalSet = GOALS[env.spec.name](env)
-    return made
+    if len(others.bias) > 1:
+        return jnp.moveaxis(each(of_seat, others, seats.T), 0, 1)
+    only = jax.tree.map(lambda leaf: leaf[0], others)
+    return jnp.stack([of_seat(only, seat) for seat in seats.T], axis=1)
 
 
 # ------------------------------------------------------------------------------------------------------- hindsight
@@ -152,7 +146,7 @@ class Hindsight(NamedTuple):
     """[B, A] int32, see `GoalSet.outcome`."""
 
 
-def hindsight(goals: GoalSet, state: Any, actions: Array, played: Array) -> Hindsight:
+def hindsight(goals: GoalSet[State], state: State, actions: Array, played: Array) -> Hindsight:
     """Labels every step of played episodes with the goal that each player reached next.
 
     Where being after nothing is a goal, it is the label of players who reached nothing in the whole episode.

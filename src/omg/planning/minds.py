@@ -1,25 +1,34 @@
-"""From networks to what a search and a belief need: priors, values, and what the others will do for each goal.
+"""The networks of a planning player, and how it looks at positions with them (`search.Judge`).
 
-Letters in shapes: N games, m focal seats in each, J co-players in the order of their seats, G goals, B trees.
+A judge asks, for every position that enters a tree, the focal player's own network what it would do and how well it
+will do; and for every position that gets a branch, the co-players' network what they do there. Kinds of judges differ
+in what networks are told of the co-players: nothing (`Judgement`), the goal that each was given (`GoalJudge`), or the
+subgoal that is inferred anew in every position (`SubgoalJudge`).
+
+Most positions of a tree never get a branch, and nobody asks what the others would do there; and nobody looks behind the
+end of a game, where many simulations lead. So the trees that do ask are gathered, and the networks run on parts of the
+batch until all have an answer. On a GPU, where loops cost more than products, all trees are answered at once.
+
+Letters in shapes: P sets of networks, J co-players in the order of their seats, B trees, b some of them, U actions,
+G goals, D features of a subgoal, W width of the model's recurrent state, E of an embedded view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components.selectors import legal_softmax, random_legal, softmax
-from omg.envs.grid import GridGame
-from omg.envs.grid.view import one_hot
-from omg.modules.opponent_models.base import ModelSizes
-from omg.modules.opponent_models.subgoal import SubgoalModel
+from omg.components.selectors import random_legal, softmax
+from omg.envs.grid import GoalSet, GridGame
+from omg.envs.grid.state import State
+from omg.modules.opponent_models.base import ModelInputs, ModelSizes
+from omg.modules.opponent_models.subgoal import SubgoalMemory, SubgoalModel
 from omg.modules.planning import (
     CoPlayersNetwork,
     PlanningSizes,
@@ -31,19 +40,24 @@ from omg.modules.planning import (
     redrawn,
     spread_trunks,
 )
-from omg.planning.goals import GoalSet
-from omg.planning.search import own_order
+from omg.types import PyTree
 
 SMALLEST_PART = 16
 """Rows below which a product is not faster any more: reading the weights takes all of its time."""
+PARTS_ON_CPU = 8
+"""Into how many parts a batch is cut on a CPU, at most."""
 MANY_TREES = 64
 """Trees of each set of networks from which on a search makes them ready first. On a GPU they are spread over the board:
 their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps. On a
 CPU every one of them is compiled for itself, and in bfloat16 where the CPU can (`light_trunks`)."""
+Memory = TypeVar("Memory")
+Rows = TypeVar("Rows")
+Answer = TypeVar("Answer")
+Networks = TypeVar("Networks")
 
 
 class Minds(eqx.Module):
-    """The networks of one focal player, or of m of them with a leading axis m on every leaf."""
+    """The networks of one focal player, or of P of them with a leading axis P on every leaf."""
 
     own: PolicyValueNetwork
     others: CoPlayersNetwork
@@ -52,10 +66,10 @@ class Minds(eqx.Module):
     """Infers what the co-players are heading for, without its prior; None for players that infer no subgoals."""
 
 
-def network_sizes(env: GridGame, goal_dim: int, **changes: Any) -> PlanningSizes:
-    """The sizes of a game's networks; `changes` are other fields of `PlanningSizes`, e.g. `hidden`."""
-    view = env.map_view
-    return PlanningSizes(view.channels, view.height, view.width, view.actions, goal_dim, **changes)
+def network_sizes(game: GridGame[State], goal_dim: int, hidden: int = 512, **changes: tuple[int, ...]) -> PlanningSizes:
+    """The sizes of a game's networks; `changes` are other fields of `PlanningSizes`, e.g. `filters`."""
+    view = game.map_view
+    return PlanningSizes(view.channels, view.height, view.width, view.actions, goal_dim, hidden=hidden, **changes)
 
 
 def new_minds(
@@ -79,128 +93,106 @@ def new_minds(
     return Minds(own, others, redrawn(SubgoalModel(subgoals, key=model_key).with_prior(None), model_key))
 
 
-def seen_by(env: GridGame, state: Any, seat: Array) -> tuple[Array, Array]:
-    """What the networks look at: maps [B, C, H, W] bool with the focal player first, and time [B] float32."""
-    view = env.map_view
-    maps = env.map_of(state, seat).reshape(len(seat), view.channels, view.height, view.width)
-    return maps, state.time / jnp.float32(env.args.episode_limit)
+class Question(NamedTuple, Generic[State, Memory]):
+    """What the networks are asked about, leaves [b, ...]."""
+
+    state: State
+    seat: Array
+    """[b] int32, focal seats."""
+    legal: Array
+    """[b, U] bool of the focal player, or [b, J, U] of its co-players."""
+    memory: Memory
+    keys: Array | None = None
+    """[b] random keys, where something is drawn."""
 
 
-def view_of(env: GridGame, state: Any, seat: Array) -> Array:
-    """What one seat of each game observes, seat [B] -> [B, O] float32: its row of `GridGame.views`, by itself."""
-    rows = jnp.arange(len(seat))
-    order = own_order(seat, env.args.players)
-    last = one_hot(jnp.take_along_axis(state.last_action, order, axis=1), len(env.actions)).reshape(len(seat), -1)
-    time = state.time[:, None] / jnp.float32(env.args.episode_limit)
-    parts = (env.map_of(state, seat), env.legal(state)[rows, seat], time, last)
-    return jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=-1)
+class Judgement(Generic[State, Memory]):
+    """A judge (`search.Judge`) whose networks are told nothing: memory is handed on as it is, only its axes matter."""
 
-
-class GoalJudge:
-    """How HOP looks at positions (`search.Judge`): each co-player acts by its own network for the goal it was given.
-
-    The memory of a tree is the sampled goals [B, J] int16 (`beliefs.sample_goals`). A co-player whose goal is gone,
-    because it or somebody else reached it, goes on with another one that exists, all of them alike: its network has
-    never seen a goal that is not there. Without goals the memory is handed on as it is; only its axes [N, m, K] matter.
-
-    Most positions of a tree never get a branch, and nobody asks what the others would do there; and nobody looks behind
-    the end of a game, where many simulations lead. So the trees that do ask are gathered, and the networks run on
-    `parts` parts of the batch until all have an answer. On a GPU, where loops cost more than products, all trees are
-    answered at once.
-    """
-
-    def __init__(
-        self,
-        env: GridGame,
-        goals: GoalSet | None,
-        minds: Minds,
-        *,
-        per_seat: bool = False,
-        trees: int = 1,
-        parts: int | None = None,
-    ) -> None:
+    def __init__(self, game: GridGame[State], minds: Minds, *, trees: int = 1, parts: int | None = None) -> None:
         """Holds the game and the networks.
 
         Args:
-            env: the game.
-            goals: of the game; None for networks that are not told any.
-            minds: the networks.
-            per_seat: whether they have a leading axis m, one set for each focal seat.
+            game: the rules.
+            minds: leaves [P, ...], one set for each focal seat or one for all of them.
             trees: that each set of them is asked about at once; for many it is made ready first (`MANY_TREES`).
-            parts: into how many parts a batch is cut; 1 for all at once; None: 8 on a CPU, 1 elsewhere.
+            parts: into how many parts a batch is cut; 1 for all at once; None: `PARTS_ON_CPU` there, 1 elsewhere.
         """
-        self.env, self.goals = env, goals
-        self.minds = minds if per_seat else jax.tree.map(lambda leaf: leaf[None], minds)
-        self.large = trees >= MANY_TREES
+        self.game, self.minds = game, minds
+        self.sets = len(jax.tree.leaves(minds)[0])
+        self.together, self.large = not on_cpu(), trees >= MANY_TREES
         if self.large:
-            view = env.map_view
-            if not on_cpu():
-                self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), self.minds)
+            view = game.map_view
+            if self.together:
+                self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), minds)
             elif multiplies_bfloat16():
-                self.minds = each(lambda mind: light_trunks(mind, view.width), self.minds)
-        self.parts = parts or (8 if on_cpu() else 1)
+                self.minds = each(lambda mind: light_trunks(mind, view.width), minds)
+        self.parts = parts or (1 if self.together else PARTS_ON_CPU)
 
-    def own(self, keys: Array, state: Any, seat: Array, memory: Any, wanted: Array) -> tuple[Array, Array, Any]:
+    def own(
+        self, keys: Array, state: State, seat: Array, legal: Array, memory: Memory, wanted: Array
+    ) -> tuple[Array, Array, Memory]:
         """See `search.Judge.own`."""
-        if self.goals is not None:
-            memory = renewed(self.goals, keys, state, memory)
-        logits, value = self._ask(self._look, self.minds.own, (state, seat), wanted, self._nothing(seat))
+        del keys
+
+        def look(own: PolicyValueNetwork, asked: Question[State, Memory]) -> tuple[Array, Array]:
+            return own(*self.game.sight(asked.state, asked.seat))
+
+        nothing = (jnp.zeros(legal.shape), jnp.zeros(len(seat)))
+        logits, value = self.ask(look, self.minds.own, Question(state, seat, legal, memory), wanted, nothing)
         return logits, value, memory
 
     def others(
-        self, keys: Array, state: Any, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
+        self, keys: Array, state: State, seat: Array, legal: Array, memory: Memory, wanted: Array, known: Array
     ) -> Array:
-        """See `search.Judge.others`."""
-        said: Array = self._ask(self._act, self.minds.others, (keys, state, seat, legal, memory), wanted, known)
-        return said
+        """See `search.Judge.others`: each acts by its own network."""
 
-    def _ask(self, answer: Callable[[Any, Any], Any], networks: Any, given: Any, wanted: Array, known: Any) -> Any:
+        def act(others: CoPlayersNetwork, asked: Question[State, Memory]) -> Array:
+            logits = others(*self.game.sight(asked.state, asked.seat), self.told(asked))
+            drawn = jax.vmap(lambda key, row, allowed: softmax(row, allowed, key, 0.0))(asked.keys, logits, asked.legal)
+            return drawn.astype(jnp.int8)
+
+        return self.ask(act, self.minds.others, Question(state, seat, legal, memory, keys), wanted, known)
+
+    def told(self, asked: Question[State, Memory]) -> Array | None:
+        """The goal that the network of each co-player is told, [b, J] integers or [b, J, D]; None for nothing."""
+        del asked
+        return None
+
+    def ask(
+        self,
+        answer: Callable[[Networks, Question[State, Memory]], Answer],
+        networks: Networks,
+        asked: Question[State, Memory],
+        wanted: Array,
+        known: Answer,
+    ) -> Answer:
         """What each set of networks says of its trees.
 
         Args:
-            answer: a set of networks, some rows of `given` -> what it says of them.
+            answer: a set of networks, some trees -> what it says of them.
             networks: leaves [P, ...].
-            given: leaves [B, ...].
+            asked: leaves [B, ...], the trees of each set one after the other.
             wanted: [B] bool, see `where_wanted`.
             known: leaves [B, ...], what is said of all other trees.
         """
-        of_each = self._by_network((given, wanted, known))
-        rows = of_each[1].shape[1]
+        rows = len(wanted) // self.sets
         size = rows if self.parts == 1 else max(-(-rows // self.parts), SMALLEST_PART)
 
-        def of_one(network: Any, given: Any, wanted: Array, known: Any) -> Any:
-            return where_wanted(partial(answer, network), given, wanted, known, size)
+        def of_one(network: Networks, asked: Question[State, Memory], wanted: Array, known: Answer) -> Answer:
+            return where_wanted(lambda rows: answer(network, rows), asked, wanted, known, size)
 
-        said = each(of_one, networks, *of_each, apart=self.large)
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), said)
+        return self.by_set(of_one, networks, asked, wanted, known)
 
-    def _nothing(self, seat: Array) -> tuple[Array, Array]:
-        """Logits [B, U] and values [B] of positions that nobody asks about."""
-        return jnp.zeros((len(seat), self.env.map_view.actions)), jnp.zeros(len(seat))
-
-    @property
-    def _sets(self) -> int:
-        """P."""
-        return len(jax.tree.leaves(self.minds)[0])
-
-    def _by_network(self, tree: Any) -> Any:
-        """Rows of all trees [B, ...] as those of each set of networks, [P, B / P, ...]."""
-        return jax.tree.map(lambda leaf: leaf.reshape(self._sets, -1, *leaf.shape[1:]), tree)
-
-    def _look(self, network: PolicyValueNetwork, given: Any) -> tuple[Array, Array]:
-        """The focal players' logits [b, U] and values [b] of some trees."""
-        logits, value = network(*seen_by(self.env, *given))
-        return logits, value
-
-    def _act(self, network: CoPlayersNetwork, given: Any) -> Array:
-        """What the co-players of some trees do, [b, J] int8."""
-        keys, state, seat, legal, memory = given
-        maps, time = seen_by(self.env, state, seat)
-        goal = None if self.goals is None else memory.astype(jnp.int32)
-        return draw_actions(keys, network(maps, time, goal), legal).astype(jnp.int8)
+    def by_set(self, function: Callable[..., Answer], networks: PyTree, *given: PyTree) -> Answer:
+        """`function(network, its rows of what is given)` for each of P: leaves [B, ...] -> [B, ...]."""
+        own = jax.tree.map(lambda leaf: leaf.reshape(self.sets, -1, *leaf.shape[1:]), given)
+        said = each(function, networks, *own, apart=self.large, together=self.together)
+        whole: Answer = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), said)
+        return whole
 
 
-def where_wanted(answer: Callable[[Any], Any], given: Any, wanted: Array, known: Any, size: int) -> Any:
+def where_wanted(answer: Callable[[Rows], Answer], given: Rows, wanted: Array, known: Answer, size: int) -> Answer:
     """Computes an answer only for the rows that want one, a part of them at a time.
 
     Args:
@@ -215,14 +207,15 @@ def where_wanted(answer: Callable[[Any], Any], given: Any, wanted: Array, known:
     """
     rows = len(wanted)
     if size >= rows:
-        return jax.tree.map(
+        everywhere: Answer = jax.tree.map(
             lambda new, old: jnp.where(wanted.reshape(-1, *(1,) * (old.ndim - 1)), new, old), answer(given), known
         )
+        return everywhere
     count = jnp.sum(wanted)
     # Those that want an answer first; behind the last row there is room for a whole part.
     order = jnp.pad(jnp.argsort(~wanted), (0, size), constant_values=rows)
 
-    def step(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+    def step(carry: tuple[Array, Answer]) -> tuple[Array, Answer]:
         begin, known = carry
         mine = jax.lax.dynamic_slice(order, (begin,), (size,))
         found = answer(jax.tree.map(lambda leaf: leaf[jnp.minimum(mine, rows - 1)], given))
@@ -232,7 +225,38 @@ def where_wanted(answer: Callable[[Any], Any], given: Any, wanted: Array, known:
     return jax.lax.while_loop(lambda carry: carry[0] < count, step, (jnp.int32(0), known))[1]
 
 
-def renewed(goals: GoalSet, keys: Array, state: Any, codes: Array) -> Array:
+class GoalJudge(Judgement[State, Array]):
+    """HOP: each co-player acts for the goal it was given, the memory of a tree [B, J] int16 (`beliefs.sample_goals`).
+
+    A co-player whose goal is gone, because it or somebody else reached it, goes on with another one that exists, all of
+    them alike: its network has never seen a goal that is not there.
+    """
+
+    def __init__(
+        self,
+        game: GridGame[State],
+        goals: GoalSet[State],
+        minds: Minds,
+        *,
+        trees: int = 1,
+        parts: int | None = None,
+    ) -> None:
+        """Arguments as for `Judgement`, and the goals of the game."""
+        super().__init__(game, minds, trees=trees, parts=parts)
+        self.goals = goals
+
+    def own(
+        self, keys: Array, state: State, seat: Array, legal: Array, memory: Array, wanted: Array
+    ) -> tuple[Array, Array, Array]:
+        """See `search.Judge.own`."""
+        return super().own(keys, state, seat, legal, renewed(self.goals, keys, state, memory), wanted)
+
+    def told(self, asked: Question[State, Array]) -> Array:
+        """See `Judgement.told`."""
+        return asked.memory.astype(jnp.int32)
+
+
+def renewed(goals: GoalSet[State], keys: Array, state: State, codes: Array) -> Array:
     """Goals that are gone are replaced by any that exists: keys [B], codes [B, J] -> [B, J], as given if none does."""
     exists, all_codes = goals.exists(state), goals.codes(state)
     holds = jnp.any((codes[:, :, None] == all_codes[:, None]) & exists[:, None], axis=-1)
@@ -242,40 +266,88 @@ def renewed(goals: GoalSet, keys: Array, state: Any, codes: Array) -> Array:
     return jnp.where(holds | ~jnp.any(exists, axis=-1, keepdims=True), codes, other)
 
 
-def draw_actions(keys: Array, logits: Array, legal: Array) -> Array:
-    """Draws actions with each tree's own key: [B], [B, J, U], [B, J, U] -> [B, J] int32."""
-    return jax.vmap(lambda key, row, allowed: softmax(row, allowed, key, 0.0))(keys, logits, legal)
+class Trace(NamedTuple):
+    """What HOP+ knows along a branch of B trees."""
+
+    memory: SubgoalMemory
+    """Of the model, [B, W] and [B, E]; before a root's own step what was known before it."""
+    goal: Array
+    """[B, J * D], what the co-players are heading for in this position; zeros before a root's own step."""
+    seed: Array
+    """[B] uint32, of the tree's noise."""
 
 
-def goal_likelihoods(
-    env: GridGame, minds: Minds, state: Any, seats: Array, codes: Array, actions: Array, *, per_seat: bool = False
-) -> Array:
-    """How likely what the others really did was, for each goal they may have.
+class SubgoalJudge(Judgement[State, Trace]):
+    """HOP+: every position is one more step of the model that infers subgoals, which all networks are told."""
 
-    Args:
-        env: the game.
-        minds: the networks.
-        state: the positions in which they acted, leaves [N, ...].
-        seats: [N, m] focal seats.
-        codes: [N, G] integers, the goals as rows of the networks' input.
-        actions: [N, A] what was done then; -1 for who had left.
-        per_seat: whether the networks have a leading axis m.
+    def __init__(
+        self,
+        game: GridGame[State],
+        minds: Minds,
+        *,
+        draws: bool,
+        silent: bool,
+        trees: int = 1,
+        parts: int | None = None,
+    ) -> None:
+        """Arguments as for `Judgement`.
 
-    Returns:
-        [N, m, J, G]; 1 where a co-player had left or could do only one thing, for that tells nothing.
-    """
-    legal = env.legal(state)
+        Args:
+            game: the rules.
+            minds: with a model that infers subgoals.
+            draws: whether subgoals are drawn; otherwise means.
+            silent: whether all are zeros instead.
+            trees: see `Judgement`.
+            parts: see `Judgement`.
+        """
+        super().__init__(game, minds, trees=trees, parts=parts)
+        self.draws, self.silent = draws, silent
 
-    def of_seat(others: CoPlayersNetwork, seat: Array) -> Array:
-        order = own_order(seat, legal.shape[1])[:, 1:]
-        allowed = jnp.take_along_axis(legal, order[..., None], axis=1)
-        did = jnp.take_along_axis(actions, order, axis=1).astype(jnp.int32)
-        maps, time = seen_by(env, state, seat)
-        chances = legal_softmax(others.for_goals(maps, time, codes), allowed[:, :, None])
-        chance = jnp.take_along_axis(chances, jnp.maximum(did, 0)[:, :, None, None], axis=-1)[..., 0]
-        free = (did >= 0) & (jnp.sum(allowed, axis=-1) > 1)
-        return jnp.where(free[..., None], chance, 1.0)
+    def own(
+        self, keys: Array, state: State, seat: Array, legal: Array, memory: Trace, wanted: Array
+    ) -> tuple[Array, Array, Trace]:
+        """See `search.Judge.own`; infers the co-players' subgoals and looks at the position with them."""
+        del keys
 
-    if per_seat:
-        return jnp.moveaxis(each(of_seat, minds.others, seats.T), 0, 1)
-    return jnp.stack([of_seat(minds.others, seat) for seat in seats.T], axis=1)
+        def look(minds: Minds, asked: Question[State, Trace]) -> tuple[Array, Array, Trace]:
+            sight = self.game.sight(asked.state, asked.seat)
+            trace, _ = self._step(minds, asked, sight)
+            logits, value = minds.own(*sight, trace.goal)
+            return logits, value, trace
+
+        known = (jnp.zeros(legal.shape), jnp.zeros(len(seat)), memory)
+        return self.ask(look, self.minds, Question(state, seat, legal, memory), wanted, known)
+
+    def told(self, asked: Question[State, Trace]) -> Array:
+        """See `Judgement.told`."""
+        return asked.memory.goal.reshape(*asked.legal.shape[:2], -1)
+
+    def follow(self, state: State, seat: Array, legal: Array, memory: Trace) -> tuple[Trace, dict[str, Array]]:
+        """One step of the model for B positions, seat [B] and legal [B, U] as in `own`.
+
+        Returns:
+            what is known now, and mean and log variance of the subgoals, `infer_mu` and `infer_log_var` [B, J * D].
+        """
+
+        def step(minds: Minds, asked: Question[State, Trace]) -> tuple[Trace, dict[str, Array]]:
+            return self._step(minds, asked, self.game.sight(asked.state, asked.seat))
+
+        return self.by_set(step, self.minds, Question(state, seat, legal, memory))
+
+    def _step(
+        self, minds: Minds, asked: Question[State, Trace], sight: tuple[Array, Array]
+    ) -> tuple[Trace, dict[str, Array]]:
+        """The same for one set of networks."""
+        model, (state, seat, legal, trace, _) = minds.subgoals, asked
+        assert model is not None
+        view = self.game.view_of(state, seat, sight, legal)
+        before = jax.tree.map(lambda leaf: leaf[:, None], trace.memory)
+        found = model.infer(ModelInputs(view[:, None], state.last_action, seat[:, None]), before, None)
+        mean, memory, record = jax.tree.map(lambda leaf: leaf[:, 0], found)
+        goal = mean
+        if self.silent:
+            goal = jnp.zeros_like(mean)
+        elif self.draws and model.sizes.inference == "cvae":
+            noise = jax.vmap(lambda seed: jax.random.normal(jax.random.PRNGKey(seed), mean.shape[1:]))(trace.seed)
+            goal = mean + jnp.exp(0.5 * record["infer_log_var"]) * noise
+        return Trace(memory, goal, trace.seed), record

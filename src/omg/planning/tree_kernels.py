@@ -18,17 +18,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
 
-from omg.modules.kernels import compiler_params, triton
+from omg.modules.kernels import compiler_params
 
 PRIOR, VISITS, RETURN, CHILD = range(4)
 """What `Trees.branches` holds."""
 PARENT, ACTION, REWARD, DISCOUNT = range(4)
 """What `Trees.origins` holds."""
-
-
-def usable() -> bool:
-    """Whether the kernels can be compiled for a GPU."""
-    return triton() is not None
 
 
 def descend(branches: Array, exploration: float, interpret: bool = False) -> tuple[Array, Array, Array]:

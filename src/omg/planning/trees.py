@@ -1,8 +1,10 @@
-"""Many search trees that grow side by side, one node each per simulation.
+"""Many search trees that grow side by side, one node each per simulation: `grow`, one function and two callbacks.
 
-The same trees as `mctx.search` grows with the same rule (a test compares them), made for deep and narrow trees on any
-device. mctx climbs back to the root tree by tree under `vmap`, where every step up rewrites all nodes of all trees: the
-time of a simulation grows with the number of simulations. Here a step up or down touches one row of each tree.
+As with `mctx.search`, whoever searches says what is known of the roots, and gives two functions: `open_node` finds out
+what is needed to play on from a node, `expand` plays a step from there. The trees are those that `mctx.search` grows
+with the same rule (a test compares them), made for deep and narrow trees on any device. mctx climbs back to the root
+tree by tree under `vmap`, where every step up rewrites all nodes of all trees: the time of a simulation grows with the
+number of simulations. Here a step up or down touches one row of each tree.
 
 A node behind the end of a game is never added: the last one before it is visited again.
 
@@ -13,37 +15,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.kernels import power_of_two
-from omg.modules.planning import on_cpu
+from omg.modules.convolutions import on_cpu
+from omg.modules.kernels import power_of_two, triton
 from omg.planning import tree_kernels
-from omg.planning.batches import Axes, anywhere
 from omg.planning.tree_kernels import ACTION, CHILD, DISCOUNT, PARENT, PRIOR, RETURN, REWARD, VISITS
 
 ILLEGAL = -1.0
 """In place of the prior chance of an action that is not legal."""
+Axes = tuple[str, ...]
+"""Names of mapped axes whose searches run together, see `batches`."""
+Node = TypeVar("Node")
+"""What a tree keeps of a position: a pytree, leaves [B, ...]."""
+Given = TypeVar("Given", contravariant=True)
 
 
-class Arrival(NamedTuple):
+class Arrival(NamedTuple, Generic[Node]):
     """What is known of B positions when they enter a tree, or are its root."""
 
     prior: Array
     """[B, U] chances of the legal actions, `ILLEGAL` for others."""
     value: Array
     """[B], the return expected from here on; not asked for behind an end."""
-    node: Any
-    """What the tree keeps, leaves [B, ...]."""
+    node: Node
 
 
-class Open(Protocol):
+class Open(Protocol[Given]):
     """Finds out what is needed to play on from a node, once it is certain that the tree will."""
 
-    def __call__(self, key: Array, node: Any, wanted: Array, known: Array, /) -> Array:
+    def __call__(self, key: Array, node: Given, wanted: Array, known: Array, /) -> Array:
         """A random key, nodes, in which trees it is wanted [B] bool, what is known [B, J] -> what is now, [B, J] int8.
 
         Rows that are not wanted stay as they are.
@@ -51,10 +56,10 @@ class Open(Protocol):
         ...
 
 
-class Expand(Protocol):
+class Expand(Protocol[Node]):
     """Plays one step from nodes of the trees."""
 
-    def __call__(self, key: Array, action: Array, node: Any, opened: Array, /) -> tuple[Array, Array, Arrival]:
+    def __call__(self, key: Array, action: Array, node: Node, opened: Array, /) -> tuple[Array, Array, Arrival[Node]]:
         """A random key, actions [B] int32, nodes, what `Open` said of them [B, J] -> rewards, discounts, what followed.
 
         Rewards and discounts are [B]; a discount of 0 is the end.
@@ -62,7 +67,7 @@ class Expand(Protocol):
         ...
 
 
-class Trees(NamedTuple):
+class Trees(NamedTuple, Generic[Node]):
     """B trees; numbers of nodes and actions are floats, too, so that a row is read or written at once."""
 
     branches: Array
@@ -70,7 +75,7 @@ class Trees(NamedTuple):
     one where the game has ended."""
     origins: Array
     """[B, M, 4] float32: how a node was reached: parent, action, reward, discount."""
-    nodes: Any
+    nodes: Node
     """Leaves [B, M, ...]."""
     opened: Array
     """[B, M, J] int8, what `Open` said of nodes that have branches."""
@@ -95,15 +100,17 @@ class Trees(NamedTuple):
 
 
 def grow(
-    root: Arrival,
-    open_node: Open,
+    root: Arrival[Node],
+    open_node: Open[Node],
+    expand: Expand[Node],
+    *,
     width: int,
-    expand: Expand,
     simulations: int,
     exploration: float,
     key: Array,
+    kernels: bool = False,
     axes: Axes = (),
-) -> Trees:
+) -> Trees[Node]:
     """Grows trees.
 
     In every node the branch of the highest `Q + c * P * sqrt(N) / (1 + n)` is followed: Q the mean return of the
@@ -113,17 +120,18 @@ def grow(
     Args:
         root: where they start.
         open_node: called before the first branch of a node is followed; most nodes never get any.
-        width: J, what it gives.
         expand: plays a step.
+        width: J, what `open_node` gives.
         simulations: nodes to add to each.
         exploration: c.
         key: consumed; both functions get new ones in every simulation.
+        kernels: whether GPU kernels walk the trees where the program turns out to run on CUDA, see `by_kernels`.
         axes: of `vmap`, whose trees wait for each other on their way down and up.
     """
     batch, actions = root.prior.shape
     size = simulations + 1
     row = jnp.arange(batch)
-    slots = branch_slots(actions)
+    slots = power_of_two(actions) if kernels else actions
 
     def allocate(leaf: Array) -> Array:
         return jnp.zeros((batch, size, *leaf.shape[1:]), leaf.dtype).at[:, 0].set(leaf)
@@ -139,18 +147,14 @@ def grow(
         opened=jnp.zeros((batch, size, width), jnp.int8),
         root_value=root.value,
     )
+    go_down: Callable[[Array], tuple[Array, Array, Array]] = partial(descend, exploration=exploration, axes=axes)
+    go_up: Callable[[Array, Array, Array, Array], Array] = partial(climb, axes=axes)
+    if kernels:
+        by_kernel = partial(tree_kernels.descend, exploration=exploration)
+        go_down = partial(jax.lax.platform_dependent, cuda=by_kernel, default=go_down)
+        go_up = partial(jax.lax.platform_dependent, cuda=tree_kernels.climb, default=go_up)
 
-    def go_down(branches: Array) -> tuple[Array, Array, Array]:
-        walk = partial(descend, exploration=exploration, axes=axes)
-        kernel = partial(tree_kernels.descend, exploration=exploration)
-        found: tuple[Array, Array, Array] = _choose(kernel, walk)(branches)
-        return found
-
-    def go_up(*given: Array) -> Array:
-        counted: Array = _choose(tree_kernels.climb, partial(climb, axes=axes))(*given)
-        return counted
-
-    def simulate(index: Array, carry: tuple[Array, Trees]) -> tuple[Array, Trees]:
+    def simulate(index: Array, carry: tuple[Array, Trees[Node]]) -> tuple[Array, Trees[Node]]:
         key, trees = carry
         key, open_key, expand_key = jax.random.split(key, 3)
         slot = index + 1
@@ -176,17 +180,23 @@ def grow(
 
 def by_kernels() -> bool:
     """Whether programs traced now may walk the trees by GPU kernels."""
-    return tree_kernels.usable() and not on_cpu()
+    return triton() is not None and not on_cpu()
 
 
-def branch_slots(actions: int) -> int:
-    """How many branches a node has room for: all actions, and for the kernels filled up to a power of two."""
-    return power_of_two(actions) if by_kernels() else actions
+def tree_bytes(actions: int, width: int, kernels: bool) -> int:
+    """Bytes that a tree takes for every node, besides the node itself; see `Trees`.
+
+    Four numbers of every branch (the kernels fill branches up to a power of two), four of how the node was reached, and
+    `width` bytes of what `Open` said.
+    """
+    slots = power_of_two(actions) if kernels else actions
+    return 4 * 4 * (slots + 1) + width
 
 
-def _choose(kernel: Callable[..., Any], loop: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel where the program turns out to run on CUDA, the loop elsewhere; both take arrays only."""
-    return partial(jax.lax.platform_dependent, cuda=kernel, default=loop) if by_kernels() else loop
+def anywhere(flags: Array, axes: Axes) -> Array:
+    """Whether any flag is set, here or in the searches that run together with this one; a bool scalar."""
+    found = jnp.any(flags)
+    return jax.lax.pmax(found.astype(jnp.int32), axes) > 0 if axes else found
 
 
 def descend(branches: Array, exploration: float, axes: Axes = ()) -> tuple[Array, Array, Array]:

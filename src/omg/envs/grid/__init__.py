@@ -4,7 +4,22 @@ Not a game itself. `stag_hunt` and `snowdrift` are made of it; another game of t
 """
 
 from omg.envs.grid.args import GridArgs, check_room
-from omg.envs.grid.game import DOWN, LEFT, MOVES, RIGHT, STAY, UP, GridGame
+from omg.envs.grid.game import GridGame, GridState
+from omg.envs.grid.goals import GoalSet
 from omg.envs.grid.view import MapView
+from omg.envs.grid.walking import DOWN, LEFT, MOVES, RIGHT, STAY, UP
 
-__all__ = ["DOWN", "LEFT", "MOVES", "RIGHT", "STAY", "UP", "GridArgs", "GridGame", "MapView", "check_room"]
+__all__ = [
+    "DOWN",
+    "LEFT",
+    "MOVES",
+    "RIGHT",
+    "STAY",
+    "UP",
+    "GoalSet",
+    "GridArgs",
+    "GridGame",
+    "GridState",
+    "MapView",
+    "check_room",
+]

@@ -1,7 +1,8 @@
-"""Sets of cells as bits: cell c of a board is bit `c % 32` of word `c // 32`; cells are numbered row by row.
+"""Sets of cells, as bits, as pictures and as the numbers of cells. Cells are numbered row by row.
 
-A set takes 8 bytes on a board of 8x8, a lookup is a shift instead of a gather, and a step of a flood fill is a handful
-of shifts. Arrays of sets are [..., words] uint32.
+As bits, cell c of a board is bit `c % 32` of word `c // 32`. A set takes 8 bytes on a board of 8x8, a lookup is a shift
+instead of a gather, and a step of a flood fill is a handful of shifts. Arrays of sets are [..., words] uint32; a
+picture of a set is [..., cells] bool.
 """
 
 from __future__ import annotations
@@ -56,15 +57,25 @@ def unpack(words: Array, cells: int) -> Array:
     return every_bit.reshape(*words.shape[:-1], -1)[..., :cells] != 0
 
 
-def contains(words: Array, cell: Array) -> Array:
-    """Whether each cell is in the set of its game: [words, B] uint32, [n, B] int32 -> [n, B] bool.
+def marked(cell: Array, there: Array, cells: int) -> Array:
+    """Every piece on a picture of its own: cell numbers [..., n] and whether it is there -> [..., n, cells] bool."""
+    return (cell[..., None] == np.arange(cells, dtype=np.uint8)) & there[..., None]
 
-    Cells outside the board give an answer that means nothing.
+
+def numbered(picture: Array, count: int) -> tuple[Array, Array]:
+    """The marked cells of a picture as pieces, numbered row by row: the opposite of `marked`.
+
+    Args:
+        picture: [..., cells] bool, with at most `count` marks.
+        count: number of pieces.
+
+    Returns:
+        their cells [..., count] uint8, 0 for those that are not there, and whether they are there [..., count] bool.
     """
-    word = words[0]
-    for index in range(1, len(words)):
-        word = jnp.where(cell >= WORD * index, words[index], word)
-    return (word >> (cell % WORD).astype(jnp.uint32)) & 1 != 0
+    cells = picture.shape[-1]
+    rank, _ = jax.lax.top_k(jnp.where(picture, cells - np.arange(cells), 0), count)
+    there = rank > 0
+    return jnp.where(there, cells - rank, 0).astype(jnp.uint8), there
 
 
 Bits = tuple[Array, ...]

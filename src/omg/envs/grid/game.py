@@ -1,47 +1,79 @@
-"""What games on a board have in common: walking, and how the pure functions of a game make an `omg.envs.base.Env`."""
+"""What games on a board have in common, and how the pure functions of a game make an `omg.envs.base.Env`.
+
+Letters in shapes: B games, A seats, U actions, C channels of a map, O observation, S global state.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Generic, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.grid.args import GridArgs
-from omg.envs.grid.bits import Board, contains, pack, unpack
+from omg.envs.grid.bits import Board, marked, numbered, pack, unpack
+from omg.envs.grid.goals import GoalSet
 from omg.envs.grid.picture import draw_board
-from omg.envs.grid.view import MapView, chosen, marked, one_hot, own_first, seat_maps
+from omg.envs.grid.state import GridState, State
+from omg.envs.grid.view import MapView, own_first
+from omg.errors import UserError
 
-UP, DOWN, LEFT, RIGHT, STAY = range(5)
-MOVES = (UP, DOWN, LEFT, RIGHT)
-NO_ACTION = -1
-"""In place of a last action: before the first step, and for players who had left before the last one."""
+__all__ = ["GridGame", "GridState", "Pieces", "State", "WorldRead"]
 
 
-class GridGame(ABC):
+class Pieces(NamedTuple):
+    """Things of one kind on the field."""
+
+    cell: Array
+    """[B, n] uint8."""
+    there: Array
+    """[B, n] bool, whether each is still there."""
+
+
+class WorldRead(NamedTuple):
+    """What all games read from a global state in the same way."""
+
+    player: Array
+    """[B, A] uint8, cells; 0 for those who are not there."""
+    there: Array
+    """[B, A] bool."""
+    blocks: Array
+    """[B, words] uint32."""
+    last_action: Array
+    """[B, A] int8, -1 for none."""
+    time: Array
+    """[B] int16."""
+    pieces: tuple[Pieces, ...]
+    """In the order of `GridGame.pieces` after the obstacles, each numbered row by row."""
+    pictures: tuple[Array, ...]
+    """The same as [B, cells] bool each."""
+
+
+class GridGame(ABC, Generic[State]):
     """A game on a board as a batched `Env`, made of functions that a planner can call one by one.
 
-    All are pure, and nothing is random after the start. A state is a `NamedTuple` of small integers with the batch of
-    games first, so that a search tree can hold many. All states have `player` [B, A] uint8 (cells, numbered row by
-    row), `blocks` [B, words] uint32 (obstacles as bits), `last_action` [B, A] int8 and `time` [B] int16.
+    All are pure, and nothing is random after the start. A state is a `NamedTuple` that has what `GridState` says.
 
     - `advance(state, actions)`: one step, without observations;
     - `legal(state)`: the legal actions;
-    - `views(state)` and `maps(state)`: what the seats observe, all of it or the map alone; `map_of` for one seat;
+    - `there(state)`: who is still in the game;
+    - `sight(state, seat)` and `view_of(...)`: what one seat of each game sees; `views(state)`: what all seats observe;
     - `world(state)` and `from_world(world)`: the global state, and the way back;
     - `over(state)`: the game has ended or its time is up;
+    - `goals()`: what players may be after;
     - `draw(state, index)`: a picture.
     """
 
     actions: ClassVar[tuple[str, ...]]
     """Their names, in order; the first five are those of `UP` to `STAY`."""
     pieces: ClassVar[tuple[str, ...]]
-    """What the channels after the players' show."""
+    """What the channels after the players' show, the obstacles first."""
+    exploration: ClassVar[float] = 1.0
+    """How boldly to search the game, c of PUCT, where nothing else is asked for: in units of its rewards."""
     args: GridArgs
     spec: EnvSpec
     map_view: MapView
@@ -49,9 +81,11 @@ class GridGame(ABC):
     def __init__(self, args: GridArgs, *, name: str, pieces: str, metrics: tuple[str, ...]) -> None:
         self.args = args
         self.board: Board = args.board
+        self.cells = self.board.cells
         size = f"{self.board.height}x{self.board.width}"
         blocks = f"-{args.blocks}b" if args.blocks else ""
         self.map_view = MapView(args.players, self.pieces, self.board.height, self.board.width, len(self.actions))
+        self.map_shape = (self.map_view.channels, self.board.height, self.board.width)
         self.spec = EnvSpec(
             name=name,
             scenario=f"{size}-{args.players}p-{pieces}{blocks}",
@@ -63,17 +97,17 @@ class GridGame(ABC):
             reward_per_agent=True,
             metrics=metrics,
             success_metric="reward_per_player",
-            map_shape=(self.map_view.channels, self.board.height, self.board.width),
+            map_shape=self.map_shape,
         )
 
     # ----------------------------------------------------------------------------------------- the game's own rules
 
     @abstractmethod
-    def start(self, key: Array, num_envs: int) -> Any:
+    def start(self, key: Array, num_envs: int) -> State:
         """Random starts of `num_envs` games."""
 
     @abstractmethod
-    def advance(self, state: Any, actions: Array) -> tuple[Any, Array, Array]:
+    def advance(self, state: State, actions: Array) -> tuple[State, Array, Array]:
         """Plays one step of every game; one that is over stays as it is and pays nothing.
 
         Args:
@@ -86,27 +120,27 @@ class GridGame(ABC):
         """
 
     @abstractmethod
-    def legal(self, state: Any) -> Array:
+    def legal(self, state: State) -> Array:
         """Legal actions [B, A, U] bool; staying always is."""
 
     @abstractmethod
-    def finished(self, state: Any) -> Array:
+    def finished(self, state: State) -> Array:
         """Whether the game has ended by its rules, [B] bool."""
 
     @abstractmethod
-    def there(self, state: Any) -> Array:
+    def there(self, state: State) -> Array:
         """Which players are still in the game, [B, A] bool."""
 
     @abstractmethod
-    def pictures(self, state: Any) -> list[Array]:
-        """The pictures of `pieces` after the obstacles, each [B, cells] bool."""
+    def standing(self, state: State) -> tuple[Pieces, ...]:
+        """What stands on the field: the players, then of each kind of `pieces` after the obstacles all there are."""
 
     @abstractmethod
-    def metrics(self, state: Any) -> dict[str, Array]:
+    def metrics(self, state: State) -> dict[str, Array]:
         """`spec.metrics` name -> [B] float32, from the start of the game until now."""
 
     @abstractmethod
-    def from_world(self, world: Array, before: Any | None = None) -> Any:
+    def from_world(self, world: Array, before: State | None = None) -> State:
         """The game that looks like `world`, to go on from there: whoever sees the global state can plan with it.
 
         A picture tells neither the numbers of pieces nor the cells of those that are gone. Without `before`, pieces
@@ -122,45 +156,82 @@ class GridGame(ABC):
             the state, with leaves [B, ...].
         """
 
+    def goals(self) -> GoalSet[State]:
+        """What players may be after.
+
+        Raises:
+            UserError: for a game that does not say.
+        """
+        raise UserError(
+            f"env: got {self.spec.name}, a game that names no goals of its players (`GridGame.goals`), but "
+            f"hop_model=goals needs them. Allowed with it: hop_model=actions or subgoals."
+        )
+
     # --------------------------------------------------------------------------------------- what follows from them
 
-    def over(self, state: Any) -> Array:
+    def over(self, state: State) -> Array:
         """Whether the game has ended or its time is up, [B] bool."""
         return self.finished(state) | (state.time >= self.args.episode_limit)
 
-    def maps(self, state: Any) -> Array:
-        """The map of every seat, [B, A, C * H * W] bool; `map_view` says what is where."""
-        return seat_maps(state.player, self.there(state), self._shared(state))
+    def sight(self, state: State, seat: Array) -> tuple[Array, Array]:
+        """What networks look at for one seat of each game, seat [B] integers.
 
-    def map_of(self, state: Any, seat: Array) -> Array:
-        """The map of one seat of each game, seat [B] integers -> [B, C * H * W] bool."""
+        Returns:
+            maps [B, C, height, width] bool with that player first, and the share of the steps that have passed, [B]
+            float32.
+        """
+        (cell, there), shared = self.drawn(state)
         order = jnp.asarray(own_first(self.args.players))[seat]
-        player, there = (jnp.take_along_axis(values, order, axis=1) for values in (state.player, self.there(state)))
-        own = marked(player, there, self.board.cells)
-        return jnp.concatenate([own, self._shared(state)], axis=1).reshape(len(order), -1)
+        cell, there = (jnp.take_along_axis(values, order, axis=1) for values in (cell, there))
+        own = marked(cell, there, self.cells)
+        maps = jnp.concatenate([own, shared], axis=1).reshape(len(seat), *self.map_shape)
+        return maps, state.time / jnp.float32(self.args.episode_limit)
 
-    def views(self, state: Any) -> Array:
+    def view_of(self, state: State, seat: Array, sight: tuple[Array, Array], legal: Array) -> Array:
+        """What one seat of each game observes: its row of `views`, by itself.
+
+        Args:
+            state: the positions.
+            seat: [B] integers.
+            sight: of that seat.
+            legal: [B, U] bool, of that seat.
+
+        Returns:
+            [B, O] float32.
+        """
+        maps, time = sight
+        order = jnp.asarray(own_first(self.args.players))[seat]
+        last = self._one_hot(jnp.take_along_axis(state.last_action, order, axis=1))
+        parts = (maps.reshape(len(seat), -1), legal, time[:, None], last.reshape(len(seat), -1))
+        return jnp.concatenate([part.astype(jnp.float32) for part in parts], axis=-1)
+
+    def views(self, state: State) -> Array:
         """What every seat observes, [B, A, O] float32; `map_view` says what is where."""
         batch, players = state.player.shape
-        last = one_hot(state.last_action, len(self.actions))[:, own_first(players)].reshape(batch, players, -1)
-        parts = (self.maps(state), self.legal(state), jnp.zeros((batch, players, 1), bool), last)
+        order = own_first(players)
+        (cell, there), shared = self.drawn(state)
+        own = marked(cell[:, order], there[:, order], self.cells)
+        common = jnp.broadcast_to(shared[:, None], (batch, players, *shared.shape[1:]))
+        maps = jnp.concatenate([own, common], axis=2).reshape(batch, players, -1)
+        last = self._one_hot(state.last_action)[:, order].reshape(batch, players, -1)
+        parts = (maps, self.legal(state), jnp.zeros((batch, players, 1), bool), last)
         # All but the time are bits, and putting bits together takes a fraction of the time it takes with floats.
-        is_time = np.arange(self.map_view.obs_dim) == self.map_view.map_size + len(self.actions)
-        return jnp.where(is_time, self._time(state)[:, None], jnp.concatenate(parts, axis=-1).astype(jnp.float32))
+        is_time = np.arange(self.spec.obs_dim) == self.map_view.map_size + len(self.actions)
+        time = state.time[:, None] / jnp.float32(self.args.episode_limit)
+        return jnp.where(is_time, time[:, None], jnp.concatenate(parts, axis=-1).astype(jnp.float32))
 
-    def world(self, state: Any) -> Array:
+    def world(self, state: State) -> Array:
         """The global state [B, S] float32: the map with the players in the order of their seats, time, last actions."""
-        batch = len(state.player)
-        players = marked(state.player, self.there(state), self.board.cells)
-        last = one_hot(state.last_action, len(self.actions))
-        parts = (players, self._shared(state), self._time(state), last)
-        return jnp.concatenate([part.reshape(batch, -1).astype(jnp.float32) for part in parts], axis=-1)
+        players, shared = self.drawn(state)
+        time = state.time[:, None] / jnp.float32(self.args.episode_limit)
+        parts = (marked(*players, self.cells), shared, time, self._one_hot(state.last_action))
+        return jnp.concatenate([part.reshape(len(time), -1).astype(jnp.float32) for part in parts], axis=-1)
 
-    def observe(self, state: Any) -> Observation:
+    def observe(self, state: State) -> Observation:
         """What `Env.reset` and `Env.step` show: obs [B, A, O], state [B, S], avail [B, A, U]."""
         return Observation(self.views(state), self.world(state), self.legal(state))
 
-    def reset(self, key: Array, num_envs: int) -> tuple[Any, Observation]:
+    def reset(self, key: Array, num_envs: int) -> tuple[State, Observation]:
         """Places everybody and everything at random.
 
         Args:
@@ -173,7 +244,7 @@ class GridGame(ABC):
         state = self.start(key, num_envs)
         return state, self.observe(state)
 
-    def step(self, key: Array, state: Any, actions: Array) -> tuple[Any, Observation, Outcome]:
+    def step(self, key: Array, state: State, actions: Array) -> tuple[State, Observation, Outcome]:
         """Plays one step: `advance`, and what is seen after it.
 
         Args:
@@ -190,115 +261,41 @@ class GridGame(ABC):
         outcome = Outcome(reward, terminated, ended & ~terminated, self.metrics(state))
         return state, self.observe(state), outcome
 
-    def draw(self, state: Any, index: int = 0) -> str:
+    def draw(self, state: State, index: int = 0) -> str:
         """Game `index` of a batch as a picture, a complete SVG document."""
         there = np.asarray(self.there(state)[index])
         players = [int(cell) if stays else None for cell, stays in zip(state.player[index], there, strict=True)]
-        blocks, *others = (np.flatnonzero(picture).tolist() for picture in np.asarray(self._shared(state)[index]))
+        shared = np.asarray(self.drawn(state)[1][index])
+        blocks, *others = (np.flatnonzero(picture).tolist() for picture in shared)
         caption = f"step {int(state.time[index])} of {self.args.episode_limit}"
         return draw_board(self.board, blocks, dict(zip(self.pieces[1:], others, strict=True)), players, caption)
 
-    def block_map(self, state: Any) -> Array:
-        """Which cells are obstacles, [B, cells] bool."""
-        return unpack(state.blocks, self.board.cells)
+    def drawn(self, state: State) -> tuple[Pieces, Array]:
+        """The players, and the pictures that all seats have in common, those of `pieces`: [B, K, cells] bool."""
+        players, *kinds = self.standing(state)
+        pictures = [jnp.any(marked(*kind, self.cells), axis=1) for kind in kinds]
+        return players, jnp.stack([unpack(state.blocks, self.cells), *pictures], axis=1)
 
-    def _shared(self, state: Any) -> Array:
-        """[B, K, cells] bool."""
-        return jnp.stack([self.block_map(state), *self.pictures(state)], axis=1)
+    def _one_hot(self, actions: Array) -> Array:
+        """[..., n] int8 -> [..., n, U] bool; a negative action gives no mark."""
+        return actions[..., None] == np.arange(len(self.actions), dtype=np.int8)
 
-    def _read(self, world: Array) -> tuple[dict[str, Array], Array, dict[str, Array]]:
-        """What all games read from a `world` in the same way.
-
-        Returns:
-            the fields that all states have, by name; which players are there [B, A] bool; and the pictures of `pieces`
-            after the obstacles, name -> [B, cells] bool.
-        """
-        view, cells = self.map_view, self.board.cells
-        pictures = view.maps(world).reshape(len(world), view.channels, cells) > 0.5
-        players, block = pictures[:, : view.players], pictures[:, view.channel("block")]
-        fields = {
-            "player": jnp.argmax(players, axis=-1).astype(jnp.uint8),
-            "blocks": pack(block),
-            "last_action": chosen(view.last_actions(world)),
-            "time": jnp.round(view.time(world)[:, 0].astype(jnp.float32) * self.args.episode_limit).astype(jnp.int16),
-        }
-        others = {name: pictures[:, view.channel(name)] for name in self.pieces[1:]}
-        return fields, jnp.any(players, axis=-1), others
-
-    def _time(self, state: Any) -> Array:
-        """[B, 1] float32."""
-        return state.time[:, None] / jnp.float32(self.args.episode_limit)
-
-
-def batch_last(tree: Any) -> Any:
-    """The arrays of a state, or those computed from it, with the axis of games at the other end.
-
-    Rules are computed on [pieces, B]: inner loops then run over games, which is twice as fast on a CPU.
-    """
-    return jax.tree.map(jnp.transpose, tree)
-
-
-def keep_numbers(
-    fresh: tuple[Array, Array], before: tuple[Array, Array], picture: Array, begins: Array
-) -> tuple[Array, Array]:
-    """The cells of pieces [B, n] and whether they are there, with the numbers they had before.
-
-    Args:
-        fresh: the same, numbered row by row.
-        before: the same in an earlier state.
-        picture: [B, cells] bool, those that are there now.
-        begins: [B] bool, games without a before.
-    """
-    cell, there = before
-    there = there & jnp.take_along_axis(picture, cell.astype(jnp.int32), axis=1)
-    return jnp.where(begins[:, None], fresh[0], cell), jnp.where(begins[:, None], fresh[1], there)
-
-
-def by_seat(parts: Sequence[Array]) -> Array:
-    """Bits of all seats side by side: U arrays [A, B] bool, at most 8 -> [B, A, U] bool.
-
-    They travel as one small number per seat: turning U arrays around one by one takes twice as long.
-    """
-    code = jnp.zeros(parts[0].shape, jnp.uint8)
-    for place, part in enumerate(parts):
-        code |= part.astype(jnp.uint8) << place
-    return (code.T[..., None] >> np.arange(len(parts), dtype=np.uint8)) & 1 != 0
-
-
-def open_moves(board: Board, player: Array, blocks: Array) -> list[Array]:
-    """Whether a step up, down, left and right neither leaves the board nor enters an obstacle: four [A, B] bool.
-
-    Args:
-        board: the field.
-        player: [A, B] uint8, cells.
-        blocks: [words, B] uint32, obstacles.
-    """
-    cell = player.astype(jnp.int32)
-    row, col = cell // board.width, cell % board.width
-    inside = (row > 0, row < board.height - 1, col > 0, col < board.width - 1)
-    targets = (cell - board.width, cell + board.width, cell - 1, cell + 1)
-    return [within & ~contains(blocks, target) for within, target in zip(inside, targets, strict=True)]
-
-
-def walk(board: Board, player: Array, blocks: Array, action: Array) -> tuple[Array, Array]:
-    """Moves players; they may share a cell.
-
-    Args:
-        board: the field.
-        player: [A, B] uint8, cells.
-        blocks: [words, B] uint32, obstacles.
-        action: [A, B] int32.
-
-    Returns:
-        the new cells [A, B] uint8, and whether the action was a move that was possible [A, B] bool.
-    """
-    cell = player.astype(jnp.int32)
-    row, col = cell // board.width, cell % board.width
-    up, down, left, right = (action == move for move in MOVES)
-    # The one cell that is wanted is looked up instead of all four.
-    target = cell + board.width * (down.astype(jnp.int32) - up) + right - left
-    inside = (
-        (up & (row > 0)) | (down & (row < board.height - 1)) | (left & (col > 0)) | (right & (col < board.width - 1))
-    )
-    moves = inside & ~contains(blocks, target)
-    return jnp.where(moves, target, cell).astype(jnp.uint8), moves
+    def _read(self, world: Array, counts: Mapping[str, int]) -> WorldRead:
+        """What a `world` [B, S] shows; counts: of each of `pieces` after the obstacles, how many there are at most."""
+        view = self.map_view
+        maps, last, time = view.maps(world), view.last_actions(world), view.time(world)[:, 0]
+        pictures = maps.reshape(len(world), -1, self.cells) > 0.5
+        players, block, kinds = jnp.split(pictures, (view.players, view.players + 1), axis=1)
+        drawn = tuple(kinds[:, place] for place in range(len(counts)))
+        did = jnp.where(jnp.any(last > 0, axis=-1), jnp.argmax(last, axis=-1), -1)
+        return WorldRead(
+            player=jnp.argmax(players, axis=-1).astype(jnp.uint8),
+            there=jnp.any(players, axis=-1),
+            blocks=pack(block[:, 0]),
+            last_action=did.astype(jnp.int8),
+            time=jnp.round(time.astype(jnp.float32) * self.args.episode_limit).astype(jnp.int16),
+            pieces=tuple(
+                Pieces(*numbered(picture, counts[name])) for picture, name in zip(drawn, self.pieces[1:], strict=True)
+            ),
+            pictures=drawn,
+        )

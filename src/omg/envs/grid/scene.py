@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
+from omg.envs.grid.state import State
 from omg.envs.scenes import STONE, Piece, Scene, Scenery, player_pieces, scene
 
 if TYPE_CHECKING:
@@ -18,16 +18,7 @@ BLOCK = (STONE, 0.5)
 """Colour and size of an obstacle."""
 
 
-class Placed(Protocol):
-    """What is asked of a state besides what its game says about it."""
-
-    @property
-    def player(self) -> Array:
-        """[B, A] integers, the cells of the players."""
-        ...
-
-
-def board_scenery(game: GridGame, looks: Mapping[str, tuple[str, float]]) -> Scenery[Placed]:
+def board_scenery(game: GridGame[State], looks: Mapping[str, tuple[str, float]]) -> Scenery[State]:
     """One piece of each kind for every cell, there or not, and the players.
 
     Args:
@@ -40,9 +31,9 @@ def board_scenery(game: GridGame, looks: Mapping[str, tuple[str, float]]) -> Sce
     pieces += player_pieces(game.args.players, 0.3)
     rows, cols = np.divmod(np.arange(board.cells), board.width)
 
-    def show(state: Placed) -> Scene:
-        pictures = jnp.concatenate([game.block_map(state), *game.pictures(state)], axis=1)
-        games = pictures.shape[0]
+    def show(state: State) -> Scene:
+        games = len(state.player)
+        pictures = game.drawn(state)[1].reshape(games, -1)
         fixed = [
             jnp.broadcast_to(np.tile(axis, len(kinds)), (games, len(kinds) * board.cells)) for axis in (cols, rows)
         ]

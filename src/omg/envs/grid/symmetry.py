@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omg.envs.grid.game import MOVES
+from omg.envs.grid.walking import MOVES
 
 _STEPS = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
 """Rows and columns that `MOVES` go: up, down, left, right."""

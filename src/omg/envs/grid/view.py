@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -83,56 +82,10 @@ class MapView:
         return last.reshape(*numbers.shape[:-1], self.players, self.actions)
 
 
+@cache
 def own_first(players: int) -> np.ndarray:
-    """[players, players]: for every seat itself, then the others in the order of their seats."""
+    """[players, players]: for every seat itself, then the others in the order of their seats; not to be changed."""
     seats = np.arange(players)
-    return np.stack([np.concatenate([[seat], np.delete(seats, seat)]) for seat in seats])
-
-
-def marked(cell: Array, there: Array, cells: int) -> Array:
-    """Every piece on a picture of its own: cell numbers [..., n] and whether it is there -> [..., n, cells] bool."""
-    return (cell[..., None] == np.arange(cells, dtype=np.uint8)) & there[..., None]
-
-
-def numbered(picture: Array, count: int) -> tuple[Array, Array]:
-    """The marked cells of a picture as pieces, numbered row by row: the opposite of `marked`.
-
-    Args:
-        picture: [..., cells] bool, with at most `count` marks.
-        count: number of pieces.
-
-    Returns:
-        their cells [..., count] uint8, 0 for those that are not there, and whether they are there [..., count] bool.
-    """
-    cells = picture.shape[-1]
-    rank, _ = jax.lax.top_k(jnp.where(picture, cells - np.arange(cells), 0), count)
-    there = rank > 0
-    return jnp.where(there, cells - rank, 0).astype(jnp.uint8), there
-
-
-def chosen(actions: Array) -> Array:
-    """The opposite of `one_hot`: [..., n, count] -> [..., n] int8, -1 where there is no mark."""
-    return jnp.where(jnp.any(actions > 0, axis=-1), jnp.argmax(actions, axis=-1), -1).astype(jnp.int8)
-
-
-def one_hot(actions: Array, count: int) -> Array:
-    """[..., n] int8 -> [..., n, count] bool; a negative action gives no mark."""
-    return actions[..., None] == np.arange(count, dtype=np.int8)
-
-
-def seat_maps(player: Array, there: Array, shared: Array) -> Array:
-    """The maps of all seats.
-
-    Args:
-        player: [B, A] uint8, their cells.
-        there: [B, A] bool, players still in the game.
-        shared: [B, K, cells] bool, the pictures that all seats have in common.
-
-    Returns:
-        [B, A, (A + K) * cells] bool.
-    """
-    batch, players = player.shape
-    order = own_first(players)
-    own = marked(player[:, order], there[:, order], shared.shape[-1])
-    common = jnp.broadcast_to(shared[:, None], (batch, players, *shared.shape[1:]))
-    return jnp.concatenate([own, common], axis=2).reshape(batch, players, -1)
+    order = np.stack([np.concatenate([[seat], np.delete(seats, seat)]) for seat in seats])
+    order.setflags(write=False)
+    return order

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, keep_numbers, open_moves, walk
-from omg.envs.grid.scene import Placed, board_scenery
+from omg.envs.grid.game import GridGame, Pieces
+from omg.envs.grid.goals import GoalSet
+from omg.envs.grid.scene import board_scenery
 from omg.envs.grid.start import new_board
-from omg.envs.grid.view import marked, numbered
+from omg.envs.grid.walking import NO_ACTION, STAY, batch_last, keep_numbers, legal_actions, walk
 from omg.envs.scenes import Scenery
 from omg.envs.snowdrift.args import SnowdriftArgs
 
@@ -40,7 +41,7 @@ class SnowdriftState(NamedTuple):
     """[B] int16, steps played."""
 
 
-class Snowdrift(GridGame):
+class Snowdrift(GridGame[SnowdriftState]):
     """The game of `SnowdriftArgs` as a batched `omg.envs.base.Env`; see `GridGame` for what a planner can call.
 
     Metrics: `drifts_removed` so far, and `reward_per_player`, the mean over all players of what they were paid so far.
@@ -48,6 +49,7 @@ class Snowdrift(GridGame):
 
     actions = ("up", "down", "left", "right", "stay", "shovel")
     pieces = ("block", "drift")
+    exploration = 15.0
     args: SnowdriftArgs
 
     def __init__(self, args: SnowdriftArgs) -> None:
@@ -69,7 +71,8 @@ class Snowdrift(GridGame):
 
     def advance(self, state: SnowdriftState, actions: Array) -> tuple[SnowdriftState, Array, Array]:
         """See `GridGame.advance`."""
-        game, on = batch_last(state), ~self.over(state)
+        on = ~self.finished(state) & (state.time < self.args.episode_limit)
+        game = batch_last(state)
         action = jnp.where(on, actions.astype(jnp.int32).T, STAY)
         shovels = self._shovels(game, action)
         together = jnp.sum(shovels, axis=0, dtype=jnp.int32)
@@ -85,7 +88,8 @@ class Snowdrift(GridGame):
             time=game.time + on,
         )
         after = batch_last(game)._replace(drift=state.drift, blocks=state.blocks)
-        return after, (gain - jnp.sum(jnp.where(shovels, cost, 0.0), axis=1)).T, self.over(after)
+        over = self.finished(after) | (after.time >= self.args.episode_limit)
+        return after, (gain - jnp.sum(jnp.where(shovels, cost, 0.0), axis=1)).T, over
 
     def removed(self, state: SnowdriftState, actions: Array) -> Array:
         """Which drift every player removes when `actions` [B, A] are played in `state`.
@@ -98,12 +102,15 @@ class Snowdrift(GridGame):
         numbers = np.arange(self.args.drifts, dtype=np.int32)[:, None]
         return jnp.max(jnp.where(shovels, numbers, NO_DRIFT), axis=1).T
 
+    def goals(self) -> SnowdriftGoals:
+        """See `GridGame.goals`."""
+        return SnowdriftGoals(self)
+
     def legal(self, state: SnowdriftState) -> Array:
         """See `GridGame.legal`: shovelling needs a drift on the own cell."""
         game = batch_last(state)
         shovel = jnp.any(self._here(game), axis=1)
-        moves = open_moves(self.board, game.player, game.blocks)
-        return by_seat([*moves, jnp.ones_like(shovel), shovel])
+        return legal_actions(self.board, game.player, game.blocks, jnp.ones_like(shovel), [shovel])
 
     def finished(self, state: SnowdriftState) -> Array:
         """See `GridGame.finished`: no drift is left."""
@@ -113,19 +120,21 @@ class Snowdrift(GridGame):
         """See `GridGame.there`: nobody ever leaves."""
         return jnp.ones(state.player.shape, bool)
 
-    def pictures(self, state: SnowdriftState) -> list[Array]:
-        """See `GridGame.pictures`."""
-        return [jnp.any(marked(state.drift, state.drift_left, self.board.cells), axis=1)]
+    def standing(self, state: SnowdriftState) -> tuple[Pieces, ...]:
+        """See `GridGame.standing`."""
+        return Pieces(state.player, jnp.ones(state.player.shape, bool)), Pieces(state.drift, state.drift_left)
 
     def from_world(self, world: Array, before: SnowdriftState | None = None) -> SnowdriftState:
         """See `GridGame.from_world`."""
-        fields, _, pictures = self._read(world)
-        drift = numbered(pictures["drift"], self.args.drifts)
+        read = self._read(world, {"drift": self.args.drifts})
+        ((drift, left),) = read.pieces
         if before is not None:
-            drift = keep_numbers(drift, (before.drift, before.drift_left), pictures["drift"], fields["time"] == 0)
-        return SnowdriftState(**fields, drift=drift[0], drift_left=drift[1])
+            drift, left = keep_numbers(
+                (drift, left), (before.drift, before.drift_left), read.pictures[0], read.time == 0
+            )
+        return SnowdriftState(read.player, drift, left, read.blocks, read.last_action, read.time)
 
-    def scenery(self) -> Scenery[Placed]:
+    def scenery(self) -> Scenery[SnowdriftState]:
         """See `omg.envs.scenes.Shown`."""
         return board_scenery(self, {"drift": ("#7fa8c4", 0.4)})
 
@@ -143,3 +152,35 @@ class Snowdrift(GridGame):
     def _shovels(self, game: SnowdriftState, action: Array) -> Array:
         """Who shovels which drift, [A, D, B] bool."""
         return self._here(game) & (action == SHOVEL)[:, None]
+
+
+class SnowdriftGoals(GoalSet[SnowdriftState]):
+    """Each drift while it is left (its number; its cell as code), or none of them (the last number and code).
+
+    An episode's outcome is how many drifts the player removed.
+    """
+
+    alpha = 0.98
+    codes_are_cells = True
+
+    def __init__(self, game: Snowdrift) -> None:
+        self.game = game
+        self.count = self.outcomes = game.args.drifts + 1
+        self.idle = game.cells
+        self.width = game.cells + 1
+
+    def exists(self, state: SnowdriftState) -> Array:
+        """See `GoalSet.exists`; to do nothing is always possible."""
+        return jnp.pad(state.drift_left, ((0, 0), (0, 1)), constant_values=True)
+
+    def codes(self, state: SnowdriftState) -> Array:
+        """See `GoalSet.codes`."""
+        return jnp.pad(state.drift.astype(jnp.int32), ((0, 0), (0, 1)), constant_values=self.width - 1)
+
+    def reached(self, state: SnowdriftState, actions: Array) -> Array:
+        """See `GoalSet.reached`; none is never reached."""
+        return self.game.removed(state, actions)
+
+    def outcome(self, reached: Array) -> Array:
+        """See `GoalSet.outcome`."""
+        return jnp.sum(reached >= 0, axis=1, dtype=jnp.int32)

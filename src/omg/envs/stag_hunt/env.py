@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.game import NO_ACTION, STAY, GridGame, batch_last, by_seat, keep_numbers, open_moves, walk
-from omg.envs.grid.scene import Placed, board_scenery
+from omg.envs.grid.game import GridGame, Pieces
+from omg.envs.grid.goals import GoalSet
+from omg.envs.grid.scene import board_scenery
 from omg.envs.grid.start import new_board
-from omg.envs.grid.view import marked, numbered
+from omg.envs.grid.walking import NO_ACTION, STAY, batch_last, keep_numbers, legal_actions, walk
 from omg.envs.scenes import Scenery
 from omg.envs.stag_hunt.args import StagHuntArgs
 
@@ -44,7 +45,7 @@ class StagHuntState(NamedTuple):
     """[B] int16, steps played."""
 
 
-class StagHunt(GridGame):
+class StagHunt(GridGame[StagHuntState]):
     """The game of `StagHuntArgs` as a batched `omg.envs.base.Env`; see `GridGame` for what a planner can call.
 
     Metrics: `stags_hunted` and `hares_hunted` by anybody so far, and `reward_per_player`, the mean over all players of
@@ -62,6 +63,7 @@ class StagHunt(GridGame):
             pieces=f"{args.hare_count}h{args.stag_count}s",
             metrics=("stags_hunted", "hares_hunted", "reward_per_player"),
         )
+        self.stags, self.hares = args.stag_count, args.hare_count
         # Of every prey, [P, 1]: its kind, the action that hunts it, how many it takes, what it pays.
         self._kind = np.repeat([STAG, HARE], [args.stag_count, args.hare_count])[:, None]
         is_stag = self._kind == STAG
@@ -85,7 +87,8 @@ class StagHunt(GridGame):
 
     def advance(self, state: StagHuntState, actions: Array) -> tuple[StagHuntState, Array, Array]:
         """See `GridGame.advance`."""
-        game, on = batch_last(state), ~self.over(state)
+        on = ~self.finished(state) & (state.time < self.args.episode_limit)
+        game = batch_last(state)
         action = self._action(game, on, actions)
         hunts, caught, together = self._hunts(game, action)
         successful = hunts & caught
@@ -101,7 +104,8 @@ class StagHunt(GridGame):
             time=game.time + on,
         )
         after = batch_last(game)._replace(prey=state.prey, blocks=state.blocks)
-        return after, jnp.sum(jnp.where(successful, share, 0.0), axis=1).T, self.over(after)
+        over = self.finished(after) | (after.time >= self.args.episode_limit)
+        return after, jnp.sum(jnp.where(successful, share, 0.0), axis=1).T, over
 
     def caught(self, state: StagHuntState, actions: Array) -> Array:
         """What every player catches when `actions` [B, A] are played in `state`.
@@ -113,22 +117,21 @@ class StagHunt(GridGame):
         hunts, caught, _ = self._hunts(game, self._action(game, ~self.over(state), actions))
         return jnp.sum(jnp.where(hunts & caught, self._kind, NOTHING), axis=1, dtype=jnp.int32).T
 
-    def kinds_left(self, state: StagHuntState) -> Array:
-        """Whether there is a stag left, and a hare: [B, 2] bool."""
-        return jnp.stack([jnp.any(state.prey_left & mine, axis=1) for mine in self._of_kind()], axis=1)
+    def goals(self) -> StagHuntGoals:
+        """See `GridGame.goals`."""
+        return StagHuntGoals(self)
 
     def legal(self, state: StagHuntState) -> Array:
         """See `GridGame.legal`: hunting needs such prey on the own cell; whoever has left can only stay."""
         game = batch_last(state)
-        moves = [allowed & game.hunting for allowed in open_moves(self.board, game.player, game.blocks)]
         hunts = []
-        for mine in self._of_kind():
+        for first, last in ((0, self.stags), (self.stags, self.stags + self.hares)):
             # Prey by prey: on a CPU this takes half the time of a reduction over an axis.
             here = jnp.zeros_like(game.hunting)
-            for prey in np.flatnonzero(mine):
+            for prey in range(first, last):
                 here |= (game.player == game.prey[prey]) & game.prey_left[prey]
-            hunts.append(here & game.hunting)
-        return by_seat([*moves, jnp.ones_like(game.hunting), *hunts])
+            hunts.append(here)
+        return legal_actions(self.board, game.player, game.blocks, game.hunting, hunts)
 
     def finished(self, state: StagHuntState) -> Array:
         """See `GridGame.finished`: everybody has left, or no prey is left."""
@@ -138,37 +141,35 @@ class StagHunt(GridGame):
         """See `GridGame.there`."""
         return state.hunting
 
-    def pictures(self, state: StagHuntState) -> list[Array]:
-        """See `GridGame.pictures`."""
-        prey = marked(state.prey, state.prey_left, self.board.cells)
-        return [jnp.any(prey & mine[:, None], axis=1) for mine in self._of_kind()]
+    def standing(self, state: StagHuntState) -> tuple[Pieces, ...]:
+        """See `GridGame.standing`: stags, then hares."""
+        cut = self.stags
+        stags = Pieces(state.prey[:, :cut], state.prey_left[:, :cut])
+        hares = Pieces(state.prey[:, cut:], state.prey_left[:, cut:])
+        return Pieces(state.player, state.hunting), stags, hares
 
     def from_world(self, world: Array, before: StagHuntState | None = None) -> StagHuntState:
         """See `GridGame.from_world`."""
-        fields, hunting, pictures = self._read(world)
-        stag, stag_left = numbered(pictures["stag"], self.args.stag_count)
-        hare, hare_left = numbered(pictures["hare"], self.args.hare_count)
-        prey = jnp.concatenate([stag, hare], axis=1), jnp.concatenate([stag_left, hare_left], axis=1)
+        read = self._read(world, {"stag": self.stags, "hare": self.hares})
+        player = read.player
+        prey, left = (jnp.concatenate(both, axis=1) for both in zip(*read.pieces, strict=True))
         if before is not None:
-            begins = fields["time"] == 0
-            anywhere = pictures["stag"] | pictures["hare"]
-            prey = keep_numbers(prey, (before.prey, before.prey_left), anywhere, begins)
-            fields["player"] = jnp.where(hunting | begins[:, None], fields["player"], before.player)
-        return StagHuntState(**fields, hunting=hunting, prey=prey[0], prey_left=prey[1])
+            begins = read.time == 0
+            anywhere = read.pictures[0] | read.pictures[1]
+            prey, left = keep_numbers((prey, left), (before.prey, before.prey_left), anywhere, begins)
+            player = jnp.where(read.there | begins[:, None], player, before.player)
+        return StagHuntState(player, read.there, prey, left, read.blocks, read.last_action, read.time)
 
-    def scenery(self) -> Scenery[Placed]:
+    def scenery(self) -> Scenery[StagHuntState]:
         """See `omg.envs.scenes.Shown`."""
         return board_scenery(self, {"stag": ("#8b5a2b", 0.4), "hare": ("#b8a68c", 0.3)})
 
     def metrics(self, state: StagHuntState) -> dict[str, Array]:
         """See `GridGame.metrics`."""
-        stags, hares = (jnp.sum(~state.prey_left & mine, axis=1).astype(jnp.float32) for mine in self._of_kind())
+        gone = ~state.prey_left
+        stags, hares = (jnp.sum(part, axis=1).astype(jnp.float32) for part in jnp.split(gone, [self.stags], axis=1))
         paid = self.args.stag_reward * stags + self.args.hare_reward * hares
         return {"stags_hunted": stags, "hares_hunted": hares, "reward_per_player": paid / self.args.players}
-
-    def _of_kind(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which prey are stags, and which hares: [P] bool each."""
-        return self._kind[:, 0] == STAG, self._kind[:, 0] == HARE
 
     def _action(self, game: StagHuntState, on: Array, actions: Array) -> Array:
         """What is done by those who can act, [A, B] int32: everybody else stays. `game` has the batch last."""
@@ -180,3 +181,30 @@ class StagHunt(GridGame):
         hunts = here & (action[:, None] == self._hunt)
         together = jnp.sum(hunts, axis=0, dtype=jnp.int32)
         return hunts, together >= self._hunters, together
+
+
+class StagHuntGoals(GoalSet[StagHuntState]):
+    """Stag (0) or hare (1), each while one is left. Code and number are the same."""
+
+    count = width = outcomes = 2
+    alpha = 0.995
+
+    def __init__(self, game: StagHunt) -> None:
+        self.game = game
+
+    def exists(self, state: StagHuntState) -> Array:
+        """See `GoalSet.exists`."""
+        kinds = jnp.split(state.prey_left, [self.game.stags], axis=1)
+        return jnp.stack([jnp.any(left, axis=1) for left in kinds], axis=1)
+
+    def codes(self, state: StagHuntState) -> Array:
+        """See `GoalSet.codes`."""
+        return jnp.broadcast_to(jnp.arange(2), (len(state.player), 2))
+
+    def reached(self, state: StagHuntState, actions: Array) -> Array:
+        """See `GoalSet.reached`."""
+        return self.game.caught(state, actions) - 1
+
+    def outcome(self, reached: Array) -> Array:
+        """The prey that the player caught: it leaves with the first. See `GoalSet.outcome`."""
+        return jnp.max(reached, axis=1)

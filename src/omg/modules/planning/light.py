@@ -87,7 +87,10 @@ class LightTrunk(eqx.Module):
         return found.reshape(*lead, found.shape[-1])
 
     def _convolved(self, x: Array, matrices: tuple[Array, ...], bias: Array) -> Array:
-        """One layer with its activation, [B, H, W * in] -> [B, H, W * out], both bfloat16; sums are float32."""
+        """One layer with its activation, both bfloat16 with sums in float32.
+
+        [B, height, width * in] -> [B, height, width * out].
+        """
         batch, height, features = x.shape
         channels = features // self.width
         found = []

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -25,11 +25,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.convolutions import KERNEL, Conv3x3, convolve, on_cpu
-from omg.modules.layers import Dense, Linear, rows_times, select_rows
+from omg.modules.layers import Dense, Linear, select_rows
+from omg.types import PyTree
 
 MASKED = -1e9
 """In place of the logit of an action that is not legal: its chance is exactly zero, and nothing becomes infinite."""
 Module = TypeVar("Module")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def draw_parameters(key: Array, *parts: tuple[tuple[int, ...], int]) -> list[Arr
 def redrawn(module: Module, key: Array) -> Module:
     """The same module with the parameters of all its `Linear` and `Conv3x3` layers from one draw; key is consumed."""
 
-    def is_layer(node: Any) -> bool:
+    def is_layer(node: object) -> bool:
         return isinstance(node, Linear | Conv3x3)
 
     layers = [node for node in jax.tree.leaves(module, is_leaf=is_layer) if is_layer(node)]
@@ -82,7 +84,7 @@ def redrawn(module: Module, key: Array) -> Module:
     ]
     drawn = iter(draw_parameters(key, *shapes))
 
-    def draw(node: Any) -> Any:
+    def draw(node: PyTree) -> PyTree:
         if not is_layer(node):
             return node
         return eqx.tree_at(lambda layer: (layer.weight, layer.bias), node, (next(drawn), next(drawn)))
@@ -121,7 +123,7 @@ class MapTrunk(eqx.Module):
         """The wide layer before its activation.
 
         Args:
-            maps: [..., C, H, W], bool or float.
+            maps: [..., C, height, width], bool or float.
             time: [...] float32, share of the steps that have passed.
 
         Returns:
@@ -131,11 +133,11 @@ class MapTrunk(eqx.Module):
         x = jnp.moveaxis(maps.reshape(-1, *maps.shape[-3:]), 1, -1).astype(jnp.float32)
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             x = jax.nn.relu(convolve(x, kernel) + bias)
-        x = self.dense(x.reshape(len(x), -1)) + time.reshape(-1, 1) * self.time
+        x = x.reshape(len(x), -1) @ self.dense.weight + self.dense.bias + time.reshape(-1, 1) * self.time
         return x.reshape(*lead, x.shape[-1])
 
 
-def with_trunks(networks: Module, change: Callable[[MapTrunk], Any]) -> Module:
+def with_trunks(networks: Module, change: Callable[[MapTrunk], eqx.Module]) -> Module:
     """Some networks with something else in place of each of their trunks."""
 
     def is_trunk(node: object) -> bool:
@@ -173,7 +175,7 @@ class CoPlayersNetwork(eqx.Module):
         """What every co-player will do, for one goal each.
 
         Args:
-            maps: [M, C, H, W], seen by the focal player.
+            maps: [M, C, height, width], seen by the focal player.
             time: [M].
             goal: [M, J] integers or [M, J, goal_dim]; None without goals.
 
@@ -191,7 +193,7 @@ class CoPlayersNetwork(eqx.Module):
         """What every co-player would do for each of G goals.
 
         Args:
-            maps: [M, C, H, W].
+            maps: [M, C, height, width].
             time: [M].
             codes: [M, G] integers or [M, G, goal_dim], the same for all co-players.
 
@@ -232,7 +234,7 @@ class PolicyValueNetwork(eqx.Module):
         """Prior logits and value.
 
         Args:
-            maps: [..., C, H, W].
+            maps: [..., C, height, width].
             time: [...].
             goal: [...] integers or [..., goal_dim]; None without goals.
 
@@ -257,28 +259,39 @@ def weigh_goal(rows: Array, goal: Array | None) -> Array | float:
         raise ValueError(f"goal given: {goal is not None}; goal_dim is {len(rows)}")
     if goal is None:
         return 0.0
-    return select_rows(rows, goal) if jnp.issubdtype(goal.dtype, jnp.integer) else rows_times(goal, rows)
+    if jnp.issubdtype(goal.dtype, jnp.integer):
+        return select_rows(rows, goal)
+    return (goal.reshape(-1, goal.shape[-1]) @ rows).reshape(*goal.shape[:-1], rows.shape[-1])
 
 
 # ------------------------------------------------------------------------------------------------ several networks
 
 
-def each(function: Callable[..., Any], networks: Any, *arguments: Any, apart: bool = False) -> Any:
+def each(
+    function: Callable[..., Found],
+    networks: PyTree,
+    *arguments: PyTree,
+    apart: bool = False,
+    together: bool | None = None,
+) -> Found:
     """`function(network, arguments of that network)` for all networks of a stack.
 
     Args:
         function: takes a network without the leading axis, and as many further arguments.
         networks: leaves [P, ...].
         arguments: leaves [P, ...].
-        apart: on a CPU, whether they are spelled out one by one instead of in a loop; takes longer to compile.
+        apart: whether those that do not run together are spelled out one by one instead of in a loop; takes longer to
+            compile.
+        together: whether they run together; None: unless programs are for a CPU.
 
     Returns:
         what it returns, leaves [P, ...].
     """
-    if not on_cpu():
+    if not on_cpu() if together is None else together:
         return jax.vmap(function)(networks, *arguments)
     count = len(jax.tree.leaves(networks)[0])
     if count > 1 and not apart:
         return jax.lax.map(lambda own: function(*own), (networks, *arguments))
     found = [function(*jax.tree.map(lambda leaf, i=i: leaf[i], (networks, *arguments))) for i in range(count)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+    stacked: Found = jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+    return stacked

@@ -97,7 +97,7 @@ def test_a_saved_agent_is_loaded_and_evaluated(run: omg.Run, pool: Path) -> None
     assert model.feature_dim == 2 * (3 + 8)
     rows = omg.evaluate(agent, episodes=8).where(metric="met")
     assert 0 <= rows[0]["mean"] <= 1
-    table = omg.evaluate(run.folder, pool=str(pool), set_name="training", episodes=4)
+    table = omg.evaluate(run.folder, pool=str(pool), pool_set="training", episodes=4)
     assert {row["metric"] for row in table} >= {"met"}
 
 

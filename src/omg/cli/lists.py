@@ -55,6 +55,7 @@ _PAGES = {
     "ippo_liam": "ippo",
     "ippo_omg": "ippo",
     "iql_idv": "iql",
+    "iql_omg_point": "iql_omg",
     "ps_ppo": "ppo",
 }
 """Algorithm -> the algorithm whose page describes it, where that is not its own or, with `_beta`, that without it."""

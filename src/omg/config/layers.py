@@ -58,7 +58,7 @@ class Resolved:
     a complete configuration can be given back."""
     unread: tuple[str, ...] = ()
     """Those of them that no part of the run reads."""
-    env: Env | None = None
+    env: Env | None = field(default=None, compare=False)
     """The game, where it was opened."""
 
     @property

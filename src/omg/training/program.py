@@ -245,7 +245,7 @@ class Program(Generic[S]):
     def _examine(self, state: RunState[S], batch: EpisodeBatch) -> Metrics:
         def one(learner: S, key: Array, batch: EpisodeBatch) -> Metrics:
             found = self.learner.examine(learner, batch, self.collector.examine_key(key))
-            return found | take_measures(self.measures, self._examined(learner, batch))
+            return found | take_measures(self.measures, self._examined(learner, batch)) if self.measures else found
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key, batch)
 

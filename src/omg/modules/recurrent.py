@@ -125,9 +125,10 @@ def _by_platform(
 ) -> Outputs:
     """Runs the kernel on a CUDA GPU if it takes this hidden width, the scan anywhere else.
 
-    The choice falls when the program is compiled for its device, so one traced program serves both.
+    Where there is a GPU the choice falls when the program is compiled for its device, so one traced program serves both;
+    without one the kernel is not even traced.
     """
-    if not gru_kernel.usable(h0.shape[-1]):
+    if jax.default_backend() == "cpu" or not gru_kernel.usable(h0.shape[-1]):
         return scan(values, h0, *others)
     outputs: Outputs = lax.platform_dependent(values, h0, *others, cuda=kernel, default=scan)
     return outputs

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.agents.base import AgentSizes
-from omg.modules.agents.inputs import as_one_hot, weigh_features, weigh_inputs
+from omg.modules.agents.inputs import as_one_hot
 from omg.modules.agents.mlp import MLPAgent
 from omg.modules.layers import Linear
 from omg.modules.maps import MapEncoder, encoded_dim
@@ -31,16 +31,11 @@ class ConvAgent(MLPAgent):
         self.fc2 = Linear(sizes.hidden_dim, self._width(), key=keys[1])
         self.fc3 = Linear(self._width(), sizes.n_actions, key=keys[2])
 
-    def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W1]."""
+    def look(self, obs: Array) -> Array:
+        """The last pictures of the map, then everything behind it: [..., O] -> [..., rows for it]."""
         front = self._map_size()
         rest = as_one_hot(obs[..., front:], self.sizes.one_hot)
-        encoded = self.encoder(rest if front == 0 else jnp.concatenate([obs[..., :front], rest], axis=-1))
-        return weigh_inputs(self.fc1, self._encoded_sizes(), encoded, last_action, seats)
-
-    def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., F] -> [..., W1]; the same for every seat."""
-        return weigh_features(self.fc1, self._encoded_sizes(), features)
+        return self.encoder(rest if front == 0 else jnp.concatenate([obs[..., :front], rest], axis=-1))
 
     def _map_size(self) -> int:
         return 0 if self.sizes.map_shape is None else math.prod(self.sizes.map_shape)

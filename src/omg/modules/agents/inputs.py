@@ -17,32 +17,6 @@ from omg.modules.agents.base import AgentSizes
 from omg.modules.layers import Linear, rows_times, select_rows
 
 
-def weigh_inputs(layer: Linear, sizes: AgentSizes, obs: Array, last_action: Array, seats: Array | None) -> Array:
-    """The layer's sum over everything but the features, before its activation.
-
-    Args:
-        layer: [input_dim, W1].
-        sizes: What the rows of the layer mean.
-        obs: [..., A or 1, O].
-        last_action: [..., A] integers, -1 for none.
-        seats: Integers broadcastable to [..., A]; None for all seats in order.
-
-    Returns:
-        [..., A, W1], the bias included.
-    """
-    weight, row = layer.weight, sizes.seen_dim
-    constant = layer.bias
-    x = rows_times(as_one_hot(obs, sizes.one_hot), weight[:row])
-    if sizes.use_last_action:
-        x = x + select_rows(weight[row : row + sizes.n_actions], last_action)
-        row += sizes.n_actions
-    if sizes.use_agent_id:
-        table = weight[row : row + sizes.n_agents]
-        constant = constant + (table if seats is None else select_rows(table, seats))
-    # Only with neither last action nor seat among the inputs can an axis of one seat have survived.
-    return jnp.broadcast_to(x + constant, (*last_action.shape, weight.shape[-1]))
-
-
 def as_one_hot(obs: Array, largest: int) -> Array:
     """Every number as a one-hot vector over -largest ... largest; larger ones count as the largest.
 
@@ -59,11 +33,6 @@ def as_one_hot(obs: Array, largest: int) -> Array:
         return obs
     index = jnp.clip(jnp.round(obs), -largest, largest).astype(jnp.int32) + largest
     return jax.nn.one_hot(index, 2 * largest + 1, dtype=obs.dtype).reshape(*obs.shape[:-1], -1)
-
-
-def weigh_features(layer: Linear, sizes: AgentSizes, features: Array) -> Array:
-    """The layer's sum over the features: [..., F] -> [..., W1]."""
-    return rows_times(features, layer.weight[sizes.input_dim - sizes.feature_dim :])
 
 
 def check_features(sizes: AgentSizes, features: Array | None) -> None:
@@ -86,12 +55,36 @@ class InputAgent(eqx.Module):
         return self.activate(x if features is None else x + self.weigh_features(features))
 
     def weigh_inputs(self, obs: Array, last_action: Array, seats: Array | None = None) -> Array:
-        """[..., A or 1, O], [..., A] -> [..., A, W1]."""
-        return weigh_inputs(self.fc1, self.sizes, obs, last_action, seats)
+        """The first layer's sum over everything but the features, before its activation.
+
+        Args:
+            obs: [..., A or 1, O].
+            last_action: [..., A] integers, -1 for none.
+            seats: Integers broadcastable to [..., A]; None for all seats in order.
+
+        Returns:
+            [..., A, W1], the bias included.
+        """
+        sizes, weight, constant = self.sizes, self.fc1.weight, self.fc1.bias
+        seen = self.look(obs)
+        row = seen.shape[-1]
+        x = rows_times(seen, weight[:row])
+        if sizes.use_last_action:
+            x = x + select_rows(weight[row : row + sizes.n_actions], last_action)
+            row += sizes.n_actions
+        if sizes.use_agent_id:
+            table = weight[row : row + sizes.n_agents]
+            constant = constant + (table if seats is None else select_rows(table, seats))
+        # Only with neither last action nor seat among the inputs can an axis of one seat have survived.
+        return jnp.broadcast_to(x + constant, (*last_action.shape, weight.shape[-1]))
+
+    def look(self, obs: Array) -> Array:
+        """An observation as it enters the first layer: [..., O] -> [..., rows for it]."""
+        return as_one_hot(obs, self.sizes.one_hot)
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
-        """[..., F] -> [..., W1]; the same for every seat."""
-        return weigh_features(self.fc1, self.sizes, features)
+        """The first layer's sum over the features, the same for every seat: [..., F] -> [..., W1]."""
+        return rows_times(features, self.fc1.weight[-self.sizes.feature_dim :])
 
     @abstractmethod
     def activate(self, x: Array, seats: Array | None = None) -> Array:

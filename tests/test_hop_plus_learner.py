@@ -17,7 +17,8 @@ from omg.envs import make_env
 from omg.envs.grid import GridGame
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
 from omg.learners.hop_subgoals import _columns, model_inputs
-from omg.modules.opponent_models.prior import Prior, sample
+from omg.modules.opponent_models.base import sample
+from omg.modules.opponent_models.prior import Prior
 
 J, D, H = SEATS - 1, 3, 4
 SMALL: dict[str, Any] = {

@@ -148,7 +148,7 @@ def parts_of(agent: Any, obs: Array, last_action: Array, features: Array, seats:
     timed = None if seats is None else seats[:, None]
     weighed, more = agent.weigh_inputs(obs, last_action, timed), agent.weigh_features(features, timed)
     embedded = agent.embed(obs, last_action, features, timed)
-    hidden = agent.unroll(embedded, agent.initial(B, obs.shape[2]), seats)
+    hidden = agent.unroll(embedded, agent.initial(B, obs.shape[2]), None if seats is None else seats[:, None])
     return {
         "weigh_inputs": weighed,
         "weigh_features": more,

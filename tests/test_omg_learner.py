@@ -15,11 +15,11 @@ from jax import Array
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.reading import Selection
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.omg import OMGLearner
 from omg.learners.q import QLearner, QState
-from omg.learners.subgoals import Selection
 from omg.modules.opponent_models.prior import InputStatistics
 from played import (
     ENDED,

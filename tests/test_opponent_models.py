@@ -12,12 +12,11 @@ from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
 from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import state_value
 from omg.envs import EnvSpec
 from omg.learners import build_learner
 from omg.modules.opponent_models import OPPONENT_MODELS
-from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets
-from omg.modules.opponent_models.prior import kl_between, kl_to_standard
-from omg.modules.opponent_models.subgoal import state_value
+from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets, kl_between, kl_to_standard
 from played import OBS, PARTNERS, A, B, S, T, U, config, counted_steps, drawn, episodes, fast_jit
 
 D, H, E = 3, 9, 7

@@ -13,10 +13,10 @@ from omg.controllers import build_mac
 from omg.controllers.basic import Foresight
 from omg.controllers.draw import TeamDraw, TeamPart
 from omg.controllers.oracle import foresee, try_goals
+from omg.controllers.reading import state_value
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.errors import UserError
-from omg.modules.opponent_models.subgoal import state_value
 from omg.runners.vector import play_episodes
 from tiny import GAME, tiny_config
 

@@ -58,8 +58,3 @@ class Count:
 
 Number = Count | Array | int
 """What schedules and learners take for a number of steps."""
-
-
-def real(number: Count | Array | int) -> Array:
-    """A count, or an integer array or number, as float32 of its shape."""
-    return number.real() if isinstance(number, Count) else jnp.asarray(number, jnp.float32)

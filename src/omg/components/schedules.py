@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components.counts import Number, real
+from omg.components.counts import Count, Number
 
 
 def linear(t_env: Number, start: float, finish: float, steps: int) -> Array:
@@ -22,7 +22,7 @@ def linear(t_env: Number, start: float, finish: float, steps: int) -> Array:
     Returns:
         float32 of the shape of `t_env`.
     """
-    time = real(t_env)
+    time = t_env.real() if isinstance(t_env, Count) else jnp.asarray(t_env, jnp.float32)
     share = jnp.clip(time / float(steps), 0.0, 1.0) if steps > 0 else jnp.ones(time.shape)
     return start + share * (finish - start)
 
@@ -39,7 +39,7 @@ def exponential(t_env: Number, start: float, finish: float, steps: int) -> Array
     Returns:
         float32 of the shape of `t_env`.
     """
-    time = real(t_env)
+    time = t_env.real() if isinstance(t_env, Count) else jnp.asarray(t_env, jnp.float32)
     if steps <= 0:
         return jnp.full(time.shape, finish)
     rate = -math.log(finish) / steps if finish > 0 else 1.0

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.controllers.basic import BasicMAC
+from omg.controllers.reading import pick_offset, state_value
 from omg.controllers.team import TeamMemory, TeamPolicy
-from omg.modules.opponent_models.subgoal import SubgoalModel, pick_offset, state_value
+from omg.modules.opponent_models.subgoal import SubgoalModel
 
 if TYPE_CHECKING:
     from omg.controllers.base import PlayerView, Policy

@@ -18,8 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from omg.components import take_seats
 from omg.modules.agents.base import Agent
@@ -27,6 +28,7 @@ from omg.modules.opponent_models.base import ModelInputs, OpponentModel, others_
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch
+    from omg.config import Config
     from omg.controllers.base import PlayerView
 
 
@@ -60,11 +62,6 @@ class SeatViews(NamedTuple):
         m = self.own_last.shape[-1]
         return values if self.seats is None or values.shape[2] == m else take_seats(values, self.seats[:, 0])
 
-    def remember(self, agent: Agent, gates_in: Array) -> Array:
-        """An agent's recurrent states after every slot, [B, T+1, m, W], from its embedded inputs [B, T+1, m, G]."""
-        batch, _, m = self.own_last.shape
-        return agent.unroll(gates_in, agent.initial(batch, m), None if self.seats is None else self.seats[:, 0])
-
     def run(self, agent: Agent, features: Array | None) -> tuple[Array, Array]:
         """An agent along episodes.
 
@@ -75,7 +72,8 @@ class SeatViews(NamedTuple):
         Returns:
             Its outputs [B, T+1, m, U] and its recurrent states [B, T+1, m, W], of every slot.
         """
-        hidden = self.remember(agent, agent.embed(self.seen, self.own_last, features, self.seats))
+        gates_in = agent.embed(self.seen, self.own_last, features, self.seats)
+        hidden = agent.unroll(gates_in, None, self.seats)
         return agent.head(hidden, self.seats), hidden
 
 
@@ -134,7 +132,9 @@ class Reading:
         Returns:
             [..., m, F'], alternatives [N, H, m, F'] or [B, T, H, m, F']; None for none.
         """
-        told = None if model is None or inferred is None else self._shown(model, inferred)
+        told = None if model is None or inferred is None else model.shown(inferred)
+        if told is not None and self.feature_control == "zero":
+            told = jnp.zeros_like(told)
         if told is not None and horizon is not None:
             told = candidates(told, horizon)
         if not self.all_last_actions:
@@ -162,7 +162,9 @@ class Reading:
             What everything but the inferred features contributes, [B, T+1, m, W], and what each of `inferred` does,
             [B, ..., m, W]. The agent goes on with `activate` of their sum.
         """
-        told = [self._shown(model, each) for each in inferred]
+        told = [model.shown(each) for each in inferred]
+        if self.feature_control == "zero":
+            told = [jnp.zeros_like(each) for each in told]
         rest = agent.weigh_inputs(views.seen, views.own_last, views.seats)
         if self.all_last_actions:
             everyone = self.features(None, views, None)
@@ -173,18 +175,36 @@ class Reading:
             told = [jnp.pad(each, [(0, 0)] * (each.ndim - 1) + [(width, 0)]) for each in told]
         return rest, tuple(agent.weigh_features(each, views.seats) for each in told)
 
+    def values(
+        self, agent: Agent, model: OpponentModel | None, views: SeatViews, inferred: Array | None, *, keep: bool
+    ) -> tuple[Array, Array]:
+        """An agent's values along episodes, [B, T+1, m, U], and those of the next slots for targets, [B, T, m, U].
+
+        Args:
+            agent: The online network, or the target network.
+            model: The opponent model that goes with both.
+            views: Along episodes.
+            inferred: [B, T+1, m, F], what the model is to have said; None without a model.
+            keep: In the next slots the agent still reads what it read in the slots before, of what was inferred.
+        """
+        if not keep:
+            q, _ = views.run(agent, self.features(model, views, inferred))
+            return q, q[:, 1:]
+        assert model is not None
+        assert inferred is not None
+        rest, (told,) = self.weigh(agent, model, views, inferred)
+        hidden = agent.unroll(agent.activate(rest + told, views.seats), None, views.seats)
+        q = agent.head(hidden, views.seats)
+        # One step from the state behind (s_t, g_t), with what is seen next but the same g; only targets use it.
+        agent, rest, told, before = lax.stop_gradient((agent, rest[:, 1:], told[:, :-1], hidden[:, :-1]))
+        gates_in = agent.activate(rest + told, views.seats)
+        return q, agent.head(agent.step(gates_in, before, views.seats), views.seats)
+
     def control(self, inferred: Array) -> Array:
         """Inferred features [N, ..., F] as `feature_control` wants them: untouched, zero, or another game's."""
         if self.feature_control == "zero":
             return jnp.zeros_like(inferred)
         return jnp.roll(inferred, 1, axis=0) if self.feature_control == "shuffled" else inferred
-
-    def _shown(self, model: OpponentModel, inferred: Array) -> Array:
-        """Features [..., F] as the agent reads them, [..., F']; zeros where they are to be zero."""
-        if self.feature_control == "zero":
-            # What zeros would stand for is not shown either.
-            return jnp.zeros((*inferred.shape[:-1], model.shown_dim))
-        return model.shown(inferred)
 
 
 def candidates(values: Array, horizon: int) -> Array:
@@ -194,3 +214,100 @@ def candidates(values: Array, horizon: int) -> Array:
     """
     steps = values.shape[1] - 1 - horizon
     return jnp.stack([values[:, k : k + steps] for k in range(1, horizon + 1)], axis=2)
+
+
+class Selection(NamedTuple):
+    """What the selector picked for every step."""
+
+    offset: Array
+    """[B, T, m] int32, how many steps ahead the selected state lies: 1 to H, less at the end of an episode."""
+    mean: Array
+    """[B, T, m, D], the prior's encoding of the selected state."""
+    log_var: Array
+    """[B, T, m, D]."""
+    spread: Array
+    """[B, T, m], highest minus lowest V of the candidates: how much the choice matters to the agent."""
+
+
+def select_goals(
+    config: Config, goals: tuple[Array, Array], values: Array | None, seats: int, length: Array, key: Array
+) -> Selection:
+    """Picks one of the coming states for every step, as `subgoal_mode` says.
+
+    Args:
+        config: Names mode and horizon H.
+        goals: mean and log variance of the encodings of all slots, [B, T+1+H, m or 1, D] each, from `past_the_end`.
+        values: [B, T, H, m], V of all candidates; None in modes that do not ask for it.
+        seats: m, how many pick for themselves.
+        length: [B, m] or [B, 1], the slot of the last state that may be picked.
+        key: For `subgoal_mode: random`.
+    """
+    horizon = config.omg_horizon
+    games, slots = goals[0].shape[:2]
+    steps = slots - 1 - horizon
+    offset = pick_offset(config.subgoal_mode, values, (games, steps, seats), horizon, key)
+    now = jnp.arange(steps)[None, :, None]
+    offset = jnp.minimum(offset, jnp.maximum(length[:, None] - now, 1)).astype(jnp.int32)
+    index = (now + offset)[..., None]
+    goal_mean, goal_log_var = (jnp.take_along_axis(value, index, axis=1) for value in goals)
+    spread = jnp.zeros(offset.shape) if values is None else values.max(axis=2) - values.min(axis=2)
+    return lax.stop_gradient(Selection(offset, goal_mean, goal_log_var, spread))
+
+
+def past_the_end(values: Array, length: Array, horizon: int) -> Array:
+    """Values of all slots with `horizon` more; all slots behind the last state hold that state's.
+
+    Args:
+        values: [B, T+1, m, D].
+        length: [B, m] or [B, 1] integers, the slot of the last state.
+        horizon: H.
+
+    Returns:
+        [B, T+1+H, m, D].
+    """
+    last = jnp.take_along_axis(values, length[:, None, :, None], axis=1)
+    behind = jnp.arange(values.shape[1])[:, None] > length[:, None]
+    kept = jnp.where(behind[..., None], last, values)
+    return jnp.concatenate([kept, jnp.repeat(last, horizon, axis=1)], axis=1)
+
+
+def state_value(q: Array, avail: Array, kind: str) -> Array:
+    """V(s, g) from Q(s, g, a): `mean`, `max` or `softmax`-weighted mean over legal actions; 0 where none is legal.
+
+    Args:
+        q: [..., U].
+        avail: [..., U] bool, broadcastable.
+        kind: What `omg_value` says.
+
+    Returns:
+        [...].
+    """
+    avail = jnp.broadcast_to(avail, q.shape)
+    if kind == "max":
+        best = jnp.where(avail, q, -jnp.inf).max(axis=-1)
+        return jnp.where(avail.any(axis=-1), best, 0.0)
+    if kind == "softmax":
+        return (jax.nn.softmax(q, axis=-1, where=avail) * q).sum(axis=-1)
+    return jnp.where(avail, q, 0.0).sum(axis=-1) / jnp.maximum(avail.sum(axis=-1), 1)
+
+
+def pick_offset(mode: str, values: Array | None, shape: tuple[int, ...], horizon: int, key: Array) -> Array:
+    """How many steps ahead the selected state lies, 1 to H.
+
+    Args:
+        mode: What `subgoal_mode` says.
+        values: [B, T, H, m], V of all candidates; needed by `optimistic` and `conservative` alone.
+        shape: (B, T, m).
+        horizon: H.
+        key: For `random`.
+
+    Returns:
+        [B, T, m] int32; of equal candidates the nearest.
+    """
+    if mode in ("optimistic", "conservative"):
+        assert values is not None
+        best = jnp.argmax if mode == "optimistic" else jnp.argmin
+        return best(values, axis=2).astype(jnp.int32) + 1
+    if mode == "random":
+        return jax.random.randint(key, shape, 1, horizon + 1)
+    return jnp.full(shape, {"next": 1, "k3": min(3, horizon)}[mode], jnp.int32)

@@ -30,8 +30,8 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, loss_mask, view_mask
 from omg.controllers.hop import HOPMac
-from omg.controllers.reading import candidates
-from omg.learners.subgoals import VALUED_MODES, Selection, mix_subgoals, past_the_end, select_goals, selection_metrics
+from omg.controllers.reading import Selection, candidates, past_the_end, select_goals
+from omg.learners.subgoals import VALUED_MODES, mix_subgoals, selection_metrics
 from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel

@@ -15,22 +15,31 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
-from omg.controllers.reading import SeatViews, candidates
+from omg.controllers.reading import SeatViews, candidates, state_value
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
-from omg.modules.agents.base import Agent
-from omg.modules.opponent_models.subgoal import state_value
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.controllers.draw import TeamDraw
+    from omg.envs.base import EnvSpec
 
 
 class OMGLearner(SubgoalLearner, QLearner):
     """Q-learning with inferred subgoals."""
 
     training: SubgoalTraining[QState]
+
+    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+        super().__init__(config, spec, team, partners)
+        self.keeps_inferred = config.omg_bootstrap == "same"
 
     def _training(self) -> SubgoalTraining[QState]:
         return SubgoalTraining(self.config, self.candidate_values)
@@ -44,22 +53,9 @@ class OMGLearner(SubgoalLearner, QLearner):
         rest, (along, tried) = mac.reading.weigh(agent, model, views, inferred, goals)
         tried = candidates(tried, self.config.omg_horizon)
         steps = tried.shape[1]
-        hidden = views.remember(agent, agent.activate(rest + along, views.seats))
+        hidden = agent.unroll(agent.activate(rest + along, views.seats), None, views.seats)
         before = jnp.concatenate([jnp.zeros_like(hidden[:, :1]), hidden[:, : steps - 1]], axis=1)
         seats = None if views.seats is None else views.seats[:, None]
         gates_in = agent.activate(rest[:, :steps, None] + tried, seats)
         q = agent.head(agent.step(gates_in, before[:, :, None], seats), seats)
         return state_value(q, views.own(batch.avail[:, :steps])[:, :, None], self.config.omg_value)
-
-    def _values(self, agent: Agent, mac: BasicMAC, views: SeatViews, inferred: Array | None) -> tuple[Array, Array]:
-        if self.config.omg_bootstrap == "next":
-            return super()._values(agent, mac, views, inferred)
-        assert mac.opponent_model is not None
-        assert inferred is not None
-        rest, (told,) = mac.reading.weigh(agent, mac.opponent_model, views, inferred)
-        hidden = views.remember(agent, agent.activate(rest + told, views.seats))
-        q = agent.head(hidden, views.seats)
-        # One step from the state behind (s_t, g_t), with what is seen next but the same subgoal; only targets use it.
-        agent, rest, told, before = lax.stop_gradient((agent, rest[:, 1:], told[:, :-1], hidden[:, :-1]))
-        gates_in = agent.activate(rest + told, views.seats)
-        return q, agent.head(agent.step(gates_in, before, views.seats), views.seats)

@@ -29,7 +29,6 @@ from omg.components import EpisodeBatch, Number, masked_mean
 from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
-from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
@@ -63,6 +62,9 @@ class QState(NamedTuple):
 
 class QLearner(SeatLearner[QState]):
     """IQL, VDN, QMIX or D3QN, by configuration, in all seats or in those that a team leaves to it."""
+
+    keeps_inferred = False
+    """Whether targets value the next state with what was inferred in this one."""
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
@@ -164,8 +166,9 @@ class QLearner(SeatLearner[QState]):
     ) -> tuple[Array, dict[str, Array]]:
         (agent, mixer), (target_agent, target_mixer) = learned, frozen
         batch, views, mask = share.batch, share.views, share.mask
-        q, q_next = self._values(agent, mac, views, inferred)
-        _, target_next = self._values(target_agent, mac, views, inferred)
+        reading, model, keep = mac.reading, mac.opponent_model, self.keeps_inferred
+        q, q_next = reading.values(agent, model, views, inferred, keep=keep)
+        _, target_next = reading.values(target_agent, model, views, inferred, keep=keep)
 
         actions, avail = views.own(batch.actions[:, :-1]), views.own(batch.avail)
         taken = jnp.take_along_axis(q[:, :-1], actions[..., None], axis=-1)[..., 0]
@@ -193,18 +196,6 @@ class QLearner(SeatLearner[QState]):
             "target_mean": masked_mean(targets, mask) / self.seats,
         }
         return loss, metrics
-
-    def _values(self, agent: Agent, mac: BasicMAC, views: SeatViews, inferred: Array | None) -> tuple[Array, Array]:
-        """Values along episodes, [B, T+1, m, U], and those of the next slots that targets are made of, [B, T, m, U].
-
-        Args:
-            agent: The online network, or the target network.
-            mac: The player whose reading and opponent model go with both.
-            views: The episodes, as the seats that learn saw them.
-            inferred: [B, T+1, m, F], what the opponent model says; None without one.
-        """
-        q, _ = views.run(agent, mac.reading.features(mac.opponent_model, views, inferred))
-        return q, q[:, 1:]
 
     def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """What the training of the opponent model has to say about test episodes."""

@@ -47,6 +47,11 @@ class Share(NamedTuple):
     weight: Array
     """Scalar, which share of all played steps they have."""
 
+    @property
+    def length(self) -> Array:
+        """[B] int32, steps of each episode; its last view stands in the slot of that number."""
+        return self.mask.sum(axis=1).astype(jnp.int32)
+
 
 class SeatState(Protocol):
     """What the state of every learner of seats has."""

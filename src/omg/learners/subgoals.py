@@ -16,22 +16,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from omg.components import EpisodeBatch, Number, lengths, view_mask
+from omg.components import EpisodeBatch, Number
 from omg.components.schedules import linear
 from omg.controllers.basic import BasicMAC
-from omg.controllers.reading import SeatViews
+from omg.controllers.reading import SeatViews, Selection, past_the_end, select_goals
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
 from omg.learners.subgoal_measures import examine_subgoals
 from omg.modules.opponent_models.base import ModelInputs, OpponentModel
-from omg.modules.opponent_models.subgoal import SubgoalModel, pick_offset
+from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.registry import ModelTraining
 
 if TYPE_CHECKING:
@@ -45,19 +45,6 @@ CandidateValues = Callable[[Trained, BasicMAC, EpisodeBatch, SeatViews, Array, A
 update; its player, with the opponent model as it is now; the episodes; the same as the seats that learn saw them; the
 subgoals [B, T+1, m, D] that the recurrent state is carried along; and the encodings [B, T+1+H, m, D] of all slots and
 what repeats behind them."""
-
-
-class Selection(NamedTuple):
-    """What the selector picked for every step."""
-
-    offset: Array
-    """[B, T, m] int32, how many steps ahead the selected state lies: 1 to H, less at the end of an episode."""
-    mean: Array
-    """[B, T, m, D], the prior's encoding of the selected state."""
-    log_var: Array
-    """[B, T, m, D]."""
-    spread: Array
-    """[B, T, m], highest minus lowest V of the candidates: how much the choice matters to the agent."""
 
 
 class SubgoalTraining(Generic[Trained]):
@@ -92,14 +79,17 @@ class SubgoalTraining(Generic[Trained]):
         keys = [key] if len(shares) == 1 else list(jax.random.split(key, len(shares)))
         inputs = [share.views.model_inputs() for share in shares]
         prior = model.prior
+        # The slots that hold a view of the game: those that were played, and the one behind them.
+        slots = [jnp.arange(share.mask.shape[1] + 1) for share in shares]
+        masks = [(each <= share.length[:, None]).astype(jnp.float32) for each, share in zip(slots, shares, strict=True)]
         if self.learns_prior:
-            for share, each in zip(shares, inputs, strict=True):
-                prior = prior.counting(each.seen, view_mask(share.batch))
+            for each, mask in zip(inputs, masks, strict=True):
+                prior = prior.counting(each.seen, mask)
             model = model.with_prior(prior)
 
         def loss(trained: SubgoalModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
             whole = trained if self.learns_prior else trained.with_prior(prior)
-            given = zip(shares, inputs, keys, strict=True)
+            given = zip(shares, inputs, masks, keys, strict=True)
             learned = [self._share_loss(whole, state, *each, t_env) for each in given]
             value, metrics = weigh([means for means, _ in learned], shares)
             return value, (tuple(features for _, features in learned), metrics)
@@ -112,7 +102,14 @@ class SubgoalTraining(Generic[Trained]):
         return ModelUpdate(changed, opt_state, tuple(state.mac.reading.control(each) for each in features), metrics)
 
     def _share_loss(
-        self, model: SubgoalModel, state: Trained, share: Share, inputs: ModelInputs, key: Array, t_env: Number
+        self,
+        model: SubgoalModel,
+        state: Trained,
+        share: Share,
+        inputs: ModelInputs,
+        views_mask: Array,
+        key: Array,
+        t_env: Number,
     ) -> tuple[tuple[Array, dict[str, Array]], Array]:
         """Of some of the episodes: the model's loss with the metrics, and the subgoals that the agent learns with.
 
@@ -121,6 +118,7 @@ class SubgoalTraining(Generic[Trained]):
             state: The learner's before the update.
             share: Played episodes.
             inputs: What the model reads of them.
+            views_mask: [B, T+1] of zeros and ones, the slots that hold a view of the game.
             key: Consumed.
             t_env: Environment steps so far.
         """
@@ -134,33 +132,34 @@ class SubgoalTraining(Generic[Trained]):
         posterior = model.unroll(inputs)
         # What the agent learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
-        selection = self.select(model, state, share, inferred, select_key)
+        selection = self.select(model, state, share, inputs.seen, inferred, select_key)
         played = jax.tree.map(lambda values: values[:, :-1], posterior)
         value, metrics = model.subgoal_loss(
             played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
         )
         if self.learns_prior:
-            prior_value, prior_metrics = model.prior.loss(
-                inputs.seen, view_mask(share.batch), config.prior_kl_weight, prior_key
-            )
+            prior_value, prior_metrics = model.prior.loss(inputs.seen, views_mask, config.prior_kl_weight, prior_key)
             value, metrics = value + prior_value, metrics | prior_metrics
         features, selected = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
         metrics |= {"omg_selected_share": selected, **selection_metrics(selection, mask[..., None], config.omg_horizon)}
         return (value, metrics), features
 
-    def select(self, model: SubgoalModel, state: Trained, share: Share, inferred: Array, key: Array) -> Selection:
+    def select(
+        self, model: SubgoalModel, state: Trained, share: Share, seen: Array, inferred: Array, key: Array
+    ) -> Selection:
         """Picks for every step which of the coming states its subgoal is.
 
         Args:
             model: The opponent model as it is now.
             state: The learner's before the update.
             share: Played episodes.
+            seen: [B, T+1, m, O], what the model sees in them.
             inferred: [B, T+1, m, D], the subgoals that the recurrent state is carried along.
             key: For `subgoal_mode: random`.
         """
         config = self.config
         model = lax.stop_gradient(model)
-        length, seen = lengths(share.batch)[:, None], share.views.model_inputs().seen
+        length = share.length[:, None]
         mean, log_var = (past_the_end(each, length, config.omg_horizon) for each in model.prior.encode(seen))
         values = None
         if config.subgoal_mode in VALUED_MODES:
@@ -190,31 +189,6 @@ class SubgoalLearner:
         self.training.learns_prior = learns
 
 
-def select_goals(
-    config: Config, goals: tuple[Array, Array], values: Array | None, seats: int, length: Array, key: Array
-) -> Selection:
-    """Picks one of the coming states for every step, as `subgoal_mode` says.
-
-    Args:
-        config: Names mode and horizon H.
-        goals: mean and log variance of the encodings of all slots, [B, T+1+H, m or 1, D] each, from `past_the_end`.
-        values: [B, T, H, m], V of all candidates; None in modes that do not ask for it.
-        seats: m, how many pick for themselves.
-        length: [B, m] or [B, 1], the slot of the last state that may be picked.
-        key: For `subgoal_mode: random`.
-    """
-    horizon = config.omg_horizon
-    games, slots = goals[0].shape[:2]
-    steps = slots - 1 - horizon
-    offset = pick_offset(config.subgoal_mode, values, (games, steps, seats), horizon, key)
-    now = jnp.arange(steps)[None, :, None]
-    offset = jnp.minimum(offset, jnp.maximum(length[:, None] - now, 1)).astype(jnp.int32)
-    index = (now + offset)[..., None]
-    goal_mean, goal_log_var = (jnp.take_along_axis(value, index, axis=1) for value in goals)
-    spread = jnp.zeros(offset.shape) if values is None else values.max(axis=2) - values.min(axis=2)
-    return lax.stop_gradient(Selection(offset, goal_mean, goal_log_var, spread))
-
-
 def mix_subgoals(
     config: Config, inferred: Array, selection: Selection, mask: Array, t_env: Number, key: Array
 ) -> tuple[Array, Array]:
@@ -240,23 +214,6 @@ def mix_subgoals(
     chosen = (jax.random.uniform(key, selection.offset.shape) < share) & (mask > 0)
     mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
     return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
-
-
-def past_the_end(values: Array, length: Array, horizon: int) -> Array:
-    """Values of all slots with `horizon` more; all slots behind the last state hold that state's.
-
-    Args:
-        values: [B, T+1, m, D].
-        length: [B, m] or [B, 1] integers, the slot of the last state.
-        horizon: H.
-
-    Returns:
-        [B, T+1+H, m, D].
-    """
-    last = jnp.take_along_axis(values, length[:, None, :, None], axis=1)
-    behind = jnp.arange(values.shape[1])[:, None] > length[:, None]
-    kept = jnp.where(behind[..., None], last, values)
-    return jnp.concatenate([kept, jnp.repeat(last, horizon, axis=1)], axis=1)
 
 
 def selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[str, Array]:

@@ -14,7 +14,7 @@ with (i_r, i_z, i_n) = `gates_in` and (h_r, h_z, h_n) = h @ weight + bias.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -46,7 +46,7 @@ def gru_cell(gates_in: Array, h: Array, weight: Array, bias: Array) -> Array:
     Returns:
         [..., W], the next hidden state.
     """
-    return _cell(_split(gates_in), h, weight, bias)[0]
+    return _cell(jnp.split(gates_in, 3, axis=-1), h, weight, bias)[0]
 
 
 @jax.custom_vjp
@@ -105,15 +105,10 @@ def _unroll_backward(saved: Saved, grad_states: Array) -> tuple[Array, Array, Ar
 gru_unroll.defvjp(_unroll_forward, _unroll_backward)
 
 
-def _split(gates: Array) -> tuple[Array, Array, Array]:
-    r, z, n = jnp.split(gates, 3, axis=-1)
-    return r, z, n
-
-
-def _cell(inputs: tuple[Array, Array, Array], h: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
+def _cell(inputs: Sequence[Array], h: Array, weight: Array, bias: Array) -> tuple[Array, ...]:
     """One step: the new state, the gates r, z, n, and h_n."""
     in_r, in_z, in_n = inputs
-    hidden_r, hidden_z, hidden_n = _split(h @ weight + bias)
+    hidden_r, hidden_z, hidden_n = jnp.split(h @ weight + bias, 3, axis=-1)
     r = jax.nn.sigmoid(in_r + hidden_r)
     z = jax.nn.sigmoid(in_z + hidden_z)
     n = jnp.tanh(in_n + r * hidden_n)
@@ -125,8 +120,8 @@ def _by_platform(
 ) -> Outputs:
     """Runs the kernel on a CUDA GPU if it takes this hidden width, the scan anywhere else.
 
-    Where there is a GPU the choice falls when the program is compiled for its device, so one traced program serves both;
-    without one the kernel is not even traced.
+    Where there is a GPU the choice falls when the program is compiled for its device, so that one traced program serves
+    both; without one the kernel is not even traced.
     """
     if jax.default_backend() == "cpu" or not gru_kernel.usable(h0.shape[-1]):
         return scan(values, h0, *others)
@@ -141,11 +136,11 @@ def _forward_scan(gates_in: Array, h0: Array, weight: Array, bias: Array, keep: 
     does not vectorise the loop body (13.5 ms against 7.7 without gradients).
     """
 
-    def step(h: Array, step_gates: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...]]:
+    def step(h: Array, step_gates: list[Array]) -> tuple[Array, tuple[Array, ...]]:
         outputs = _cell(step_gates, h, weight, bias)
         return outputs[0], outputs if keep else outputs[:1]
 
-    outputs = lax.scan(step, h0, _split(jnp.swapaxes(gates_in, 0, 1)), unroll=SCAN_UNROLL)[1]
+    outputs = lax.scan(step, h0, jnp.split(jnp.swapaxes(gates_in, 0, 1), 3, axis=-1), unroll=SCAN_UNROLL)[1]
     return tuple(jnp.swapaxes(output, 0, 1) for output in outputs)
 
 

@@ -86,8 +86,11 @@ class Agent(Protocol):
         """One step of the recurrence: [..., A, G] and [..., A, W] -> [..., A, W]."""
         ...
 
-    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
-        """The recurrence over a sequence: [B, T, A, G] and [B, A, W] -> [B, T, A, W]; `seats` [B, A] or None."""
+    def unroll(self, gates_in: Array, h0: Array | None = None, seats: Array | None = None) -> Array:
+        """The recurrence over a sequence: [B, T, A, G] and [B, A, W] -> [B, T, A, W]; `seats` [B, 1, A] or None.
+
+        Without `h0` it begins at `initial`.
+        """
         ...
 
     def head(self, h: Array, seats: Array | None = None) -> Array:

@@ -34,6 +34,6 @@ class FeedForwardAgent(InputAgent):
         """[..., W], [..., W] -> [..., W]: the input itself."""
         return gates_in
 
-    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
+    def unroll(self, gates_in: Array, h0: Array | None = None, seats: Array | None = None) -> Array:
         """[B, T, ..., W], [B, ..., W] -> [B, T, ..., W]: the input itself."""
         return gates_in

@@ -67,10 +67,12 @@ class IndividualAgent(eqx.Module):
         over_seats = jax.vmap(_step, in_axes=(0, -2, -2), out_axes=-2)
         return self._by_seat(over_seats, seats, gates_in, h)
 
-    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
+    def unroll(self, gates_in: Array, h0: Array | None = None, seats: Array | None = None) -> Array:
         """[B, T, A, G], [B, A, W] -> [B, T, A, W]."""
         over_seats = jax.vmap(_unroll, in_axes=(0, -2, -2), out_axes=-2)
-        return self._by_seat(over_seats, None if seats is None else seats[:, None], gates_in, h0)
+        if h0 is None:
+            h0 = self.initial(gates_in.shape[0], gates_in.shape[-2])
+        return self._by_seat(over_seats, seats, gates_in, h0)
 
     def head(self, h: Array, seats: Array | None = None) -> Array:
         """[..., A, W] -> [..., A, U]."""

@@ -80,7 +80,7 @@ class InputAgent(eqx.Module):
 
     def look(self, obs: Array) -> Array:
         """An observation as it enters the first layer: [..., O] -> [..., rows for it]."""
-        return as_one_hot(obs, self.sizes.one_hot)
+        return as_one_hot(obs, self.sizes.one_hot) if self.sizes.one_hot else obs
 
     def weigh_features(self, features: Array, seats: Array | None = None) -> Array:
         """The first layer's sum over the features, the same for every seat: [..., F] -> [..., W1]."""

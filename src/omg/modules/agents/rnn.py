@@ -42,8 +42,10 @@ class RNNAgent(InputAgent):
         """[..., 3W], [..., W] -> [..., W]; the same for every seat."""
         return gru_cell(gates_in, h, self.hidden_gates.weight, self.hidden_gates.bias)
 
-    def unroll(self, gates_in: Array, h0: Array, seats: Array | None = None) -> Array:
+    def unroll(self, gates_in: Array, h0: Array | None = None, seats: Array | None = None) -> Array:
         """[B, T, ..., 3W], [B, ..., W] -> [B, T, ..., W]; the same for every seat."""
+        if h0 is None:
+            h0 = jnp.zeros((gates_in.shape[0], *gates_in.shape[2:-1], self.sizes.hidden_dim))
         return unroll_rows(gates_in, h0, self.hidden_gates.weight, self.hidden_gates.bias)
 
     def head(self, h: Array, seats: Array | None = None) -> Array:

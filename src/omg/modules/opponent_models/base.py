@@ -231,3 +231,19 @@ def mean_over(values: Array, mask: Array) -> Array:
     wide = mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
     further = values.size // mask.size
     return (values * wide).sum() / jnp.maximum(mask.sum() * further, 1.0)
+
+
+def sample(mean: Array, log_var: Array, key: Array) -> Array:
+    """One draw each, differentiable by mean and log_var: [..., D] -> [..., D]."""
+    return mean + jnp.exp(0.5 * log_var) * jax.random.normal(key, mean.shape)
+
+
+def kl_to_standard(mean: Array, log_var: Array) -> Array:
+    """KL(N(mean, var) || N(0, 1)) summed over the last axis: [..., D] -> [...]."""
+    return 0.5 * (mean**2 + jnp.exp(log_var) - 1.0 - log_var).sum(axis=-1)
+
+
+def kl_between(mean: Array, log_var: Array, other_mean: Array, other_log_var: Array) -> Array:
+    """KL(N(mean, var) || N(other_mean, other_var)) summed over the last axis: [..., D] -> [...]."""
+    spread = jnp.exp(log_var - other_log_var) + (mean - other_mean) ** 2 * jnp.exp(-other_log_var)
+    return 0.5 * (spread - 1.0 + other_log_var - log_var).sum(axis=-1)

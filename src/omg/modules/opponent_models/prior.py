@@ -10,8 +10,7 @@ and 1. Beside the bits it counts *where* the pieces of each picture are (`place_
 one of a picture's many cells, hardly weighs anything beside the obstacles: after 2,000 steps on the stag hunt such a
 prior named a player's cell hardly better than chance, and with places it did in more than half of all views.
 
-Codes are diagonal normal distributions given by mean and logarithm of the variance; what is reckoned with them stands
-at the end.
+Codes are diagonal normal distributions given by mean and logarithm of the variance.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from jax import Array
 
 from omg.modules.layers import Linear
 from omg.modules.maps import SEARCHED_FILTERS, MapEncoder, MapShape, encoded_dim
-from omg.modules.opponent_models.base import mean_over
+from omg.modules.opponent_models.base import kl_to_standard, mean_over, sample
 
 LOWEST_LOG_VAR, HIGHEST_LOG_VAR = -8.0, 4.0
 """A network's output is kept between these, so that no divergence is infinite."""
@@ -125,7 +124,7 @@ class Prior(eqx.Module):
         """The prior with views [B, T, m, O] counted into its input statistics, where the mask [B, T] is one."""
         rows = seen.reshape(-1, seen.shape[-1])
         weight = jnp.broadcast_to(mask[..., None], seen.shape[:-1]).reshape(-1)
-        return self.with_statistics(self.statistics.add(rows, weight))
+        return eqx.tree_at(lambda prior: prior.statistics, self, self.statistics.add(rows, weight))
 
     def with_statistics(self, statistics: InputStatistics) -> Prior:
         """The same networks with other input statistics."""
@@ -152,7 +151,11 @@ class Prior(eqx.Module):
             seen: In original units.
             normalised: Or rather in normalised ones.
         """
-        hidden = _through(self.encoder, self.maps(seen if normalised else self.normalise(seen)))
+        if self.maps.shape is not None:
+            seen = self.maps(seen)
+        elif not normalised:
+            seen = self.normalise(seen)
+        hidden = _through(self.encoder, seen)
         return self.mean_head(hidden), jnp.clip(self.log_var_head(hidden), LOWEST_LOG_VAR, HIGHEST_LOG_VAR)
 
     def decode_normalised(self, subgoal: Array) -> Array:
@@ -218,19 +221,3 @@ def _through(layers: tuple[Linear, ...], x: Array) -> Array:
     for layer in layers:
         x = jax.nn.leaky_relu(layer(x))
     return x
-
-
-def sample(mean: Array, log_var: Array, key: Array) -> Array:
-    """One draw each, differentiable by mean and log_var: [..., D] -> [..., D]."""
-    return mean + jnp.exp(0.5 * log_var) * jax.random.normal(key, mean.shape)
-
-
-def kl_to_standard(mean: Array, log_var: Array) -> Array:
-    """KL(N(mean, var) || N(0, 1)) summed over the last axis: [..., D] -> [...]."""
-    return 0.5 * (mean**2 + jnp.exp(log_var) - 1.0 - log_var).sum(axis=-1)
-
-
-def kl_between(mean: Array, log_var: Array, other_mean: Array, other_log_var: Array) -> Array:
-    """KL(N(mean, var) || N(other_mean, other_var)) summed over the last axis: [..., D] -> [...]."""
-    spread = jnp.exp(log_var - other_log_var) + (mean - other_mean) ** 2 * jnp.exp(-other_log_var)
-    return 0.5 * (spread - 1.0 + other_log_var - log_var).sum(axis=-1)

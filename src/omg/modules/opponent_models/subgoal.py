@@ -27,17 +27,17 @@ from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
     OpponentModel,
+    kl_between,
     mean_over,
     others_one_hot,
     own_action,
+    sample,
 )
 from omg.modules.opponent_models.prior import (
     HIGHEST_LOG_VAR,
     LOWEST_LOG_VAR,
     Prior,
     bit_cross_entropy,
-    kl_between,
-    sample,
 )
 from omg.modules.recurrent import gru_cell, unroll_rows
 
@@ -223,11 +223,12 @@ class SubgoalModel(OpponentModel):
 
     def _look(self, seen: Array) -> tuple[Array, Array, Array]:
         """Of views [..., O]: normalised, embedded [..., 32], and what the recurrent unit gets in the next step."""
-        mapped = self.sizes.map_shape is not None
-        # Bits need no statistics, so that a model of maps works without its prior.
-        seen = seen if mapped else self.prior.normalise(seen)
-        embedding = jax.nn.relu(self.embed(self.maps(seen)))
-        return seen, embedding, embedding if mapped else seen
+        if self.sizes.map_shape is not None:
+            # Bits need no statistics, so that a model of maps works without its prior.
+            embedding = jax.nn.relu(self.embed(self.maps(seen)))
+            return seen, embedding, embedding
+        seen = self.prior.normalise(seen)
+        return seen, jax.nn.relu(self.embed(seen)), seen
 
     def _gates(self, before: Array, inputs: ModelInputs) -> Array:
         """Input projections of the recurrent unit, [..., m, 3W], zeros going in at the first step."""
@@ -251,45 +252,3 @@ class SubgoalModel(OpponentModel):
         else:
             log_var = jnp.clip(self.log_var_head(both), LOWEST_LOG_VAR, HIGHEST_LOG_VAR)
         return SubgoalInference(mean, log_var, embedding, condition, seen)
-
-
-def state_value(q: Array, avail: Array, kind: str) -> Array:
-    """V(s, g) from Q(s, g, a): `mean`, `max` or `softmax`-weighted mean over legal actions; 0 where none is legal.
-
-    Args:
-        q: [..., U].
-        avail: [..., U] bool, broadcastable.
-        kind: What `omg_value` says.
-
-    Returns:
-        [...].
-    """
-    avail = jnp.broadcast_to(avail, q.shape)
-    if kind == "max":
-        best = jnp.where(avail, q, -jnp.inf).max(axis=-1)
-        return jnp.where(avail.any(axis=-1), best, 0.0)
-    if kind == "softmax":
-        return (jax.nn.softmax(q, axis=-1, where=avail) * q).sum(axis=-1)
-    return jnp.where(avail, q, 0.0).sum(axis=-1) / jnp.maximum(avail.sum(axis=-1), 1)
-
-
-def pick_offset(mode: str, values: Array | None, shape: tuple[int, ...], horizon: int, key: Array) -> Array:
-    """How many steps ahead the selected state lies, 1 to H.
-
-    Args:
-        mode: What `subgoal_mode` says.
-        values: [B, T, H, m], V of all candidates; needed by `optimistic` and `conservative` alone.
-        shape: (B, T, m).
-        horizon: H.
-        key: For `random`.
-
-    Returns:
-        [B, T, m] int32; of equal candidates the nearest.
-    """
-    if mode in ("optimistic", "conservative"):
-        assert values is not None
-        best = jnp.argmax if mode == "optimistic" else jnp.argmin
-        return best(values, axis=2).astype(jnp.int32) + 1
-    if mode == "random":
-        return jax.random.randint(key, shape, 1, horizon + 1)
-    return jnp.full(shape, {"next": 1, "k3": min(3, horizon)}[mode], jnp.int32)

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file, save_file
 
 from omg import api
 from omg.components import Count
+from omg.components.counts import exponential, linear
 from omg.components.files import checksum
-from omg.components.schedules import exponential, linear
 from omg.config import Config
 from omg.errors import UserError
 from omg.learners.optimisers import target_is_due

@@ -137,7 +137,8 @@ def slow_selection(learner: OMGLearner, mac: BasicMAC, batch: EpisodeBatch, infe
 def selector(learner: OMGLearner) -> Callable[..., Selection]:
     def select(state: QState, batch: EpisodeBatch, inferred: Array, key: Array) -> Selection:
         (share,) = learner.shares(state.mac.reading, batch)
-        return learner.training.select(state.mac.opponent_model, state, share, inferred, key)
+        encoded = state.mac.opponent_model.prior.encode(share.views.model_inputs().seen)
+        return learner.training.select(state.mac.opponent_model, state, share, encoded, inferred, key)
 
     return fast_jit(select)
 

@@ -77,11 +77,15 @@ def test_the_selector_takes_the_state_that_the_critic_values_most(changes: dict[
     (share,) = jax.jit(lambda batch: learner.shares(state.mac.reading, batch))(batch)
     model, reading, views = state.mac.opponent_model, state.mac.reading, share.views
 
+    encoded = jax.jit(lambda: model.prior.encode(views.model_inputs().seen))()
+
     def best(mode: str) -> np.ndarray:
         chosen = learner_for(ONE_SEAT, subgoal_mode=mode, **changes)
-        return np.asarray(fast_jit(lambda: chosen.training.select(model, state, share, inferred, KEY).offset)())
+        return np.asarray(
+            fast_jit(lambda: chosen.training.select(model, state, share, encoded, inferred, KEY).offset)()
+        )
 
-    codes = np.asarray(jax.jit(lambda: model.prior.encode(views.model_inputs().seen)[0])())
+    codes = np.asarray(encoded[0])
     judge = fast_jit(
         lambda features: state.critic(learner.critic_parts(batch, views, reading.features(model, views, features)))
     )

@@ -160,7 +160,9 @@ def test_the_selector_picks_what_the_library_picks(one: ModuleType, both: Both) 
 
     def by_library(state: QState, batch: EpisodeBatch, inferred: Array) -> Any:
         (share,) = both.learner.shares(state.mac.reading, batch)
-        return both.learner.training.select(state.mac.opponent_model, state, share, inferred[:, :, None], KEY)
+        model = state.mac.opponent_model
+        encoded = model.prior.encode(share.views.model_inputs().seen)
+        return both.learner.training.select(model, state, share, encoded, inferred[:, :, None], KEY)
 
     expected = fast_jit(by_library)(both.state, both.batch, inferred)
     offset, mean, log_var = fast_jit(one.select)(both.prior, both.agent, both.games, inferred)
@@ -203,7 +205,7 @@ def test_the_prior_s_loss_is_the_library_s(one: ModuleType, both: Both) -> None:
     mask = np.ones((1, len(states)), np.float32)
 
     def by_library(prior: Any, states: Array, key: Array) -> Array:
-        return prior.loss(states[None, :, None], mask, one.KL_WEIGHT, key)[0]
+        return prior.loss(states[None, :, None], prior.encode(states[None, :, None]), mask, one.KL_WEIGHT, key)[0]
 
     expected = fast_jit(by_library)(both.state.mac.opponent_model.prior, states, KEY)
     np.testing.assert_allclose(fast_jit(one.prior_loss)(both.prior, states, KEY), expected, **CLOSE)

@@ -162,7 +162,11 @@ def test_no_gradient_reaches_the_statistics():
     prior = drawn_state(learner).prior
     # Variance zero is where the root has no slope.
     for statistics in (InputStatistics.empty(OBS), InputStatistics(jnp.ones(()), jnp.ones(OBS), jnp.zeros(OBS))):
-        loss = fast_jit(jax.grad(lambda prior: prior.loss(batch.obs, view_mask(batch), 0.1, KEY)[0]))
+
+        def value(prior: Prior) -> Array:
+            return prior.loss(batch.obs, prior.encode(batch.obs), view_mask(batch), 0.1, KEY)[0]
+
+        loss = fast_jit(jax.grad(value))
         gradients = loss(prior.with_statistics(statistics))
         assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(gradients.statistics))
         assert all(np.asarray(leaf).any() for leaf in jax.tree.leaves((gradients.encoder, gradients.output)))

@@ -1,7 +1,7 @@
 """Parts shared by all algorithms: episode data, replay, schedules, action selectors.
 
 A new selector is a function `(values, avail, key, epsilon) -> actions` in `selectors.py` and a line in SELECTORS; a
-new schedule is a function `(t_env, start, finish, steps) -> value` in `schedules.py` and a line in SCHEDULES.
+new schedule is a function `(t_env, start, finish, steps) -> value` in `counts.py` and a line in SCHEDULES.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from jax import Array
 
-from omg.components import replay, schedules, selectors
-from omg.components.counts import Count, Number
+from omg.components import replay, selectors
+from omg.components.counts import Count, Number, exponential, linear
 from omg.components.episode_batch import (
     EpisodeBatch,
     keep_seats,
@@ -60,6 +60,6 @@ def selector_name(action_selector: str, mask_before_softmax: bool) -> str:
 
 
 SCHEDULES: dict[str, Schedule] = {
-    "linear": schedules.linear,
-    "exp": schedules.exponential,
+    "linear": linear,
+    "exp": exponential,
 }

@@ -15,6 +15,7 @@ along episodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -176,29 +177,39 @@ class Reading:
         return rest, tuple(agent.weigh_features(each, views.seats) for each in told)
 
     def values(
-        self, agent: Agent, model: OpponentModel | None, views: SeatViews, inferred: Array | None, *, keep: bool
-    ) -> tuple[Array, Array]:
-        """An agent's values along episodes, [B, T+1, m, U], and those of the next slots for targets, [B, T, m, U].
+        self,
+        agents: Sequence[Agent],
+        model: OpponentModel | None,
+        views: SeatViews,
+        inferred: Array | None,
+        *,
+        keep: bool,
+    ) -> list[tuple[Array, Array]]:
+        """Values along episodes, [B, T+1, m, U], and those of the next slots for targets, [B, T, m, U], of each agent.
 
         Args:
-            agent: The online network, or the target network.
-            model: The opponent model that goes with both.
+            agents: Networks, the online one and the target.
+            model: The opponent model that goes with all.
             views: Along episodes.
             inferred: [B, T+1, m, F], what the model is to have said; None without a model.
-            keep: In the next slots the agent still reads what it read in the slots before, of what was inferred.
+            keep: In the next slots agents still read what they read in the slots before, of what was inferred.
         """
         if not keep:
-            q, _ = views.run(agent, self.features(model, views, inferred))
-            return q, q[:, 1:]
+            features = self.features(model, views, inferred)
+            along = [views.run(agent, features)[0] for agent in agents]
+            return [(q, q[:, 1:]) for q in along]
         assert model is not None
         assert inferred is not None
-        rest, (told,) = self.weigh(agent, model, views, inferred)
-        hidden = agent.unroll(agent.activate(rest + told, views.seats), None, views.seats)
-        q = agent.head(hidden, views.seats)
-        # One step from the state behind (s_t, g_t), with what is seen next but the same g; only targets use it.
-        agent, rest, told, before = lax.stop_gradient((agent, rest[:, 1:], told[:, :-1], hidden[:, :-1]))
-        gates_in = agent.activate(rest + told, views.seats)
-        return q, agent.head(agent.step(gates_in, before, views.seats), views.seats)
+        found = []
+        for agent in agents:
+            rest, (told,) = self.weigh(agent, model, views, inferred)
+            hidden = agent.unroll(agent.activate(rest + told, views.seats), None, views.seats)
+            q = agent.head(hidden, views.seats)
+            # One step from the state behind (s_t, g_t), with what is seen next but the same g; only targets use it.
+            held, rest, told, before = lax.stop_gradient((agent, rest[:, 1:], told[:, :-1], hidden[:, :-1]))
+            gates_in = held.activate(rest + told, views.seats)
+            found.append((q, held.head(held.step(gates_in, before, views.seats), views.seats)))
+        return found
 
     def control(self, inferred: Array) -> Array:
         """Inferred features [N, ..., F] as `feature_control` wants them: untouched, zero, or another game's."""

@@ -24,7 +24,7 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, loss_mask, masked_mean
-from omg.components.schedules import linear
+from omg.components.counts import linear
 from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC

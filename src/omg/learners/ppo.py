@@ -31,7 +31,7 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number, masked_mean
-from omg.components.schedules import linear
+from omg.components.counts import linear
 from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
@@ -255,7 +255,7 @@ class PPOLearner(SeatLearner[PPOState]):
         self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array, key: Array
     ) -> tuple[Critic, ValueScale, Round, PyTree, dict[str, Array]]:
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
-        config, (batch, views, mask, _) = self.config, share
+        config, batch, views, mask = self.config, share.batch, share.views, share.mask
         features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
         parts = self.critic_parts(batch, views, features)
         avail, actions = views.own(batch.avail)[:, :-1], views.own(batch.actions)[:, :-1]

@@ -166,13 +166,13 @@ class QLearner(SeatLearner[QState]):
     ) -> tuple[Array, dict[str, Array]]:
         (agent, mixer), (target_agent, target_mixer) = learned, frozen
         batch, views, mask = share.batch, share.views, share.mask
-        reading, model, keep = mac.reading, mac.opponent_model, self.keeps_inferred
-        q, q_next = reading.values(agent, model, views, inferred, keep=keep)
-        _, target_next = reading.values(target_agent, model, views, inferred, keep=keep)
-
         actions, avail = views.own(batch.actions[:, :-1]), views.own(batch.avail)
+        (q, q_next), (_, target_next) = mac.reading.values(
+            (agent, target_agent), mac.opponent_model, views, inferred, keep=self.keeps_inferred
+        )
         taken = jnp.take_along_axis(q[:, :-1], actions[..., None], axis=-1)[..., 0]
-        greedy = greedy_actions(q_next if self.config.double_q else target_next, avail[:, 1:])
+        chooser = q_next if self.config.double_q else target_next
+        greedy = jnp.argmax(jnp.where(avail[:, 1:], chooser, ILLEGAL_VALUE), axis=-1)
         following = jnp.take_along_axis(target_next, greedy[..., None], axis=-1)[..., 0]
         if mixer is not None and target_mixer is not None:
             taken = mixer(taken, batch.state[:, :-1], Choices(actions, best_values(q[:, :-1], avail[:, :-1])))
@@ -215,11 +215,6 @@ class QLearner(SeatLearner[QState]):
             own=self.config.own_sections(MIXERS[self.config.mixer].traits),
         )
         return MIXERS[self.config.mixer].build(sizes, key=key)
-
-
-def greedy_actions(values: Array, avail: Array) -> Array:
-    """Each seat's best legal action: values and legality [..., U] -> [...] integers."""
-    return jnp.argmax(jnp.where(avail, values, ILLEGAL_VALUE), axis=-1)
 
 
 def best_values(values: Array, avail: Array) -> Array:

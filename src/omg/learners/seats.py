@@ -46,11 +46,8 @@ class Share(NamedTuple):
     """[B, T] of zeros and ones, the steps that count."""
     weight: Array
     """Scalar, which share of all played steps they have."""
-
-    @property
-    def length(self) -> Array:
-        """[B] int32, steps of each episode; its last view stands in the slot of that number."""
-        return self.mask.sum(axis=1).astype(jnp.int32)
+    length: Array
+    """[B] int32, steps of each episode; its last view stands in the slot of that number."""
 
 
 class SeatState(Protocol):
@@ -169,11 +166,18 @@ class SeatLearner(Generic[State]):
     def shares(self, reading: Reading, batches: Batches) -> list[Share]:
         """All episodes of an update as they are learned from."""
         parts = (batches,) if isinstance(batches, EpisodeBatch) else batches
+        seats = [self.main_seats(part) for part in parts]
         masks = [loss_mask(part) for part in parts]
         total = jnp.maximum(sum(mask.sum() for mask in masks), 1.0)
         return [
-            Share(part, reading.episodes(part, self.main_seats(part)), mask, mask.sum() / total)
-            for part, mask in zip(parts, masks, strict=True)
+            Share(
+                batch=part,
+                views=reading.episodes(part, own),
+                mask=mask,
+                weight=mask.sum() / total,
+                length=mask.sum(axis=1).astype(jnp.int32),
+            )
+            for part, own, mask in zip(parts, seats, masks, strict=True)
         ]
 
     def _seat_reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:

@@ -24,7 +24,7 @@ import optax
 from jax import Array, lax
 
 from omg.components import EpisodeBatch, Number
-from omg.components.schedules import linear
+from omg.components.counts import linear
 from omg.controllers.basic import BasicMAC
 from omg.controllers.reading import SeatViews, Selection, past_the_end, select_goals
 from omg.errors import UserError
@@ -37,6 +37,8 @@ from omg.registry import ModelTraining
 if TYPE_CHECKING:
     from omg.config import Config
 
+Codes = tuple[Array, Array]
+"""Mean and log variance."""
 VALUED_MODES = ("optimistic", "conservative")
 """Values of `subgoal_mode` that need V of all candidates."""
 Trained = TypeVar("Trained", bound=ModelState)
@@ -132,20 +134,24 @@ class SubgoalTraining(Generic[Trained]):
         posterior = model.unroll(inputs)
         # What the agent learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
-        selection = self.select(model, state, share, inputs.seen, inferred, select_key)
+        encoded = model.prior.encode(inputs.seen)
+        selection = self.select(model, state, share, encoded, inferred, select_key)
         played = jax.tree.map(lambda values: values[:, :-1], posterior)
         value, metrics = model.subgoal_loss(
             played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
         )
         if self.learns_prior:
-            prior_value, prior_metrics = model.prior.loss(inputs.seen, views_mask, config.prior_kl_weight, prior_key)
+            prior_value, prior_metrics = model.prior.loss(
+                inputs.seen, encoded, views_mask, config.prior_kl_weight, prior_key
+            )
             value, metrics = value + prior_value, metrics | prior_metrics
+        measured = selection_metrics(selection, mask[..., None], config.omg_horizon)
         features, selected = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
-        metrics |= {"omg_selected_share": selected, **selection_metrics(selection, mask[..., None], config.omg_horizon)}
+        metrics |= {"omg_selected_share": selected, **measured}
         return (value, metrics), features
 
     def select(
-        self, model: SubgoalModel, state: Trained, share: Share, seen: Array, inferred: Array, key: Array
+        self, model: SubgoalModel, state: Trained, share: Share, encoded: Codes, inferred: Array, key: Array
     ) -> Selection:
         """Picks for every step which of the coming states its subgoal is.
 
@@ -153,19 +159,19 @@ class SubgoalTraining(Generic[Trained]):
             model: The opponent model as it is now.
             state: The learner's before the update.
             share: Played episodes.
-            seen: [B, T+1, m, O], what the model sees in them.
+            encoded: What the prior makes of all slots, mean and log variance, [B, T+1, m, D] each.
             inferred: [B, T+1, m, D], the subgoals that the recurrent state is carried along.
             key: For `subgoal_mode: random`.
         """
         config = self.config
         model = lax.stop_gradient(model)
         length = share.length[:, None]
-        mean, log_var = (past_the_end(each, length, config.omg_horizon) for each in model.prior.encode(seen))
+        mean, log_var = (past_the_end(each, length, config.omg_horizon) for each in lax.stop_gradient(encoded))
         values = None
         if config.subgoal_mode in VALUED_MODES:
             player = lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=model))
             values = self.candidate_values(state, player, share.batch, share.views, inferred, mean)
-        return select_goals(config, (mean, log_var), values, seen.shape[2], length, key)
+        return select_goals(config, (mean, log_var), values, mean.shape[2], length, key)
 
 
 class PriorTraining(Protocol):

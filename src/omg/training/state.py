@@ -13,8 +13,8 @@ import numpy as np
 from jax import Array
 
 from omg.components import Count
+from omg.components.counts import linear
 from omg.components.replay import Storage
-from omg.components.schedules import linear
 from omg.config import Config
 from omg.controllers.base import Lineup
 from omg.controllers.team import Squad

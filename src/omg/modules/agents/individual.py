@@ -12,7 +12,7 @@ from jax import Array
 
 from omg.modules.agents.base import AgentSizes
 from omg.modules.agents.conv import ConvAgent
-from omg.modules.agents.inputs import check_features
+from omg.modules.agents.inputs import wrong_features
 from omg.modules.agents.rnn import RNNAgent
 
 Network = RNNAgent | ConvAgent
@@ -38,7 +38,8 @@ class IndividualAgent(eqx.Module):
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
         """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
-        check_features(self.sizes, features)
+        if (features is None) != (self.sizes.feature_dim == 0):
+            raise wrong_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
         return self.activate(x if features is None else x + self.weigh_features(features, seats), seats)
 

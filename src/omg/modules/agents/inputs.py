@@ -35,10 +35,9 @@ def as_one_hot(obs: Array, largest: int) -> Array:
     return jax.nn.one_hot(index, 2 * largest + 1, dtype=obs.dtype).reshape(*obs.shape[:-1], -1)
 
 
-def check_features(sizes: AgentSizes, features: Array | None) -> None:
-    """Features must be given exactly when the agent was built for some."""
-    if (features is None) != (sizes.feature_dim == 0):
-        raise ValueError(f"features given: {features is not None}; feature_dim is {sizes.feature_dim}")
+def wrong_features(sizes: AgentSizes, features: Array | None) -> ValueError:
+    """The error where features are not given exactly when the agent was built for some."""
+    return ValueError(f"features given: {features is not None}; feature_dim is {sizes.feature_dim}")
 
 
 class InputAgent(eqx.Module):
@@ -50,7 +49,8 @@ class InputAgent(eqx.Module):
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
         """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
-        check_features(self.sizes, features)
+        if (features is None) != (self.sizes.feature_dim == 0):
+            raise wrong_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
         return self.activate(x if features is None else x + self.weigh_features(features))
 

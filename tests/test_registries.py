@@ -72,7 +72,7 @@ def pairs() -> list[tuple[str, str]]:
     return chosen
 
 
-LOOKED_AT_BEFORE = {"mixer", "prosocial", "common_reward"}
+LOOKED_AT_BEFORE = {"mixer", "prosocial", "common_reward", "omg_maps"}
 """Keys that `adjust` looks at: some learners have no further use for them, but refuse what they cannot honour."""
 OF_THE_HOST = {"diagnostics_interval", "prior_path"}
 """Keys that are read while a run goes on, or for a run in a team."""
@@ -81,6 +81,7 @@ HANDED_ON = {
     *("mixing_embed_dim", "hypernet_layers", "hypernet_embed", "omg_q_input", "omg_sample", "omg_maps"),
     *("omg_inference", "omg_reconstruct", "omg_actions", "omg_feature", "omg_residual", "subgoal_dim"),
     *("epsilon_start", "epsilon_finish", "epsilon_anneal_time"),
+    *("hop_belief_within", "hop_belief_between", "hop_belief_alpha"),
 }
 """Keys that are handed to whatever part is built, with all other sizes; only some of these parts make use of them."""
 

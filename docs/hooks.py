@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from omg.config.layers import algorithm_names, resolve, summary
+from omg.config.algorithms import algorithm_file, own_algorithms
+from omg.config.layers import resolve
 from omg.config.old_word_table import OLD_WORDS
 from omg.config.schema import GENERAL, SECTIONS
 from omg.config.values import describe_field
@@ -93,7 +94,7 @@ def options(env: str) -> str:
 
 def algorithms() -> str:
     """All algorithm configurations."""
-    return _table(("name", "what it is"), [(_code(name), summary(f"algs/{name}.yaml")) for name in algorithm_names()])
+    return _table(("name", "what it is"), [(_code(name), algorithm_file(name).summary) for name in own_algorithms()])
 
 
 def maps() -> str:

@@ -23,6 +23,7 @@ from omg.config import (
     update_rhythm,
     write_yaml,
 )
+from omg.config.algorithms import AlgorithmFile
 from omg.config.schema import SECTIONS
 from omg.config.values import describe_field
 from omg.envs import ENVS
@@ -125,6 +126,8 @@ def test_later_layers_win_and_mappings_merge(monkeypatch: pytest.MonkeyPatch) ->
         "algs/iql.yaml": {"t_max": 3, "seed": 3, "env_args": {"reward_win": 7.0}},
     }
     monkeypatch.setattr(layers, "_read", files_by_path.__getitem__)
+    file = AlgorithmFile("algs/iql.yaml", "", files_by_path["algs/iql.yaml"], "")
+    monkeypatch.setattr(layers, "algorithm_file", {"iql": file}.__getitem__)
     resolved = resolve("iql", "sc2", ["seed=4", "env_args.map_name=8m"])
     config, sources = resolved.config, resolved.sources
     assert (config.lr, config.gamma, config.t_max, config.seed) == (0.1, 0.2, 3, 4)

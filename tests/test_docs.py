@@ -119,6 +119,8 @@ def test_links_lead_somewhere(path: Path) -> None:
 MISTAKEN = ("--config=qmx", "batchsize=64", "lr=fast", "--config=ALG", "mixer=qtran_alt", "...")
 MISTAKEN += ("hop_simulations=500", "omg_mix_start=0.3")
 """Words of examples that show what is refused."""
+MISTAKEN += ("--config=path/my_iql.yaml", "--env-config=meeting", "mixer=weighted_sum", "measure=length")
+"""Words of parts that users bring."""
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name)

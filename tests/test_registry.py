@@ -73,7 +73,8 @@ def test_a_key_that_there_is_already_is_refused(request: pytest.FixtureRequest):
     MIXERS.add("again", Entry(lambda sizes, key: None, MixerTraits(sections=(Again,)), "a mixer"))
     request.addfinalizer(lambda: MIXERS.remove("again"))
     with pytest.raises(UserError, match="lr: the section Again has a key that Config has, too"):
-        parse_config({})
+        parse_config({"mixer": "again"})
+    assert parse_config({}).mixer is None
 
 
 def test_registries_and_the_configuration_need_no_jax():

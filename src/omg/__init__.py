@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from omg.api import Agent, Run, Table, evaluate, load, make, plot, resume, train
     from omg.errors import UserError
+    from omg.registry.plugins import register
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "Run", "Table", "UserError", "evaluate", "load", "make", "plot", "resume", "train"]
+__all__ = ["Agent", "Run", "Table", "UserError", "evaluate", "load", "make", "plot", "register", "resume", "train"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> object:
         from omg.errors import UserError
 
         return UserError
+    if name == "register":
+        from omg.registry.plugins import register
+
+        return register
     if name in __all__:
         from omg import api
 

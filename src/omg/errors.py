@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _DISK_FAULTS = frozenset(
     getattr(errno, name)
@@ -25,13 +25,21 @@ class UserError(Exception):
     """
 
 
-def unknown_name(kind: str, given: str, allowed: Iterable[str]) -> UserError:
-    """A `UserError` for a name that is not in a registry, with the nearest match suggested."""
+def unknown_name(kind: str, given: str, allowed: Iterable[str], packages: Mapping[str, str] | None = None) -> UserError:
+    """A `UserError` for a name that is not in a registry, with the nearest match suggested.
+
+    Args:
+        kind: of the name.
+        given: the name.
+        allowed: names that there are.
+        packages: the packages that some of them come from, said behind them.
+    """
     names = sorted(allowed)
+    shown = [f"{name} ({packages[name]})" if packages and name in packages else name for name in names]
     # Nobody means a short name by a long one, and the comparison takes long.
     close = difflib.get_close_matches(given, names, n=1, cutoff=0.5) if len(given) < 100 else []
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    return UserError(f"Unknown {kind} '{abridged(given)[1:-1]}'.{hint} Allowed: {', '.join(names)}.")
+    return UserError(f"Unknown {kind} '{abridged(given)[1:-1]}'.{hint} Allowed: {', '.join(shown)}.")
 
 
 def abridged(value: object, most: int = 200) -> str:

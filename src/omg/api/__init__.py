@@ -13,9 +13,8 @@ from rich.console import Console
 
 from omg.api.playing import evaluate, load
 from omg.api.run import Run
-from omg.config import Config, adjust, check_stored, config_fields, resolve
+from omg.config import Config, adjust, check_stored, resolve
 from omg.config.old_words import is_old_key
-from omg.config.schema import unknown_key
 from omg.envs import ENVS, Env, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
 from omg.envs.trust import is_trusted, trusting, vouch
@@ -73,7 +72,7 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Json) -> Run
     """Trains an algorithm in a game and returns the finished run.
 
     Args:
-        config: algorithm or team name, e.g. `qmix`.
+        config: algorithm or team name, e.g. `qmix`, or the path of an algorithm's file, e.g. `path/my.yaml`.
         env: environment configuration, e.g. `sc2`.
         quiet: no output on the screen.
         settings: configuration keys (`t_max=100_000`, `seed=1`) and options of the game (`map_name="3m"`). An option
@@ -84,12 +83,10 @@ def train(config: str, env: str, *, quiet: bool = True, **settings: Json) -> Run
         TypeError: `config` or `env` is no name.
     """
     _check_names(config, env)
-    overrides = {key: value for key, value in settings.items() if key in config_fields() or is_old_key(key)}
-    game = resolve(None, env, open_games="none").config.env
-    options = {key: value for key, value in settings.items() if key not in overrides}
-    for key in options:
-        if key not in ENVS[game].traits.args.model_fields:
-            raise unknown_key(key, game)
+    allowed = ENVS[resolve(None, env, open_games="none").config.env].traits.args.model_fields
+    named = {key for key in settings if key in allowed and key not in Config.model_fields and not is_old_key(key)}
+    options = {key: value for key, value in settings.items() if key in named}
+    overrides = {key: value for key, value in settings.items() if key not in named}
     overrides["env_args"] = {**overrides.get("env_args", {}), **options}
     resolved = resolve(config, env, overrides)
     return train_config(resolved.config, game=resolved.env, notes=resolved.notes, quiet=quiet)

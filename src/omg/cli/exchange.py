@@ -53,7 +53,7 @@ def import_(
     """
     if "=" in folder.name or folder.name == "with":
         raise UserError(f"FOLDER: got '{folder}'; the folder comes first, then the settings.")
-    from omg.config.layers import algorithm_names, resolve
+    from omg.config import algorithm_names, resolve
     from omg.config.overrides import assignments
 
     line = read_words(config, env_config, context.args)

@@ -55,6 +55,7 @@ _PAGES = {
     "ippo_liam": "ippo",
     "ippo_omg": "ippo",
     "iql_idv": "iql",
+    "iql_omg_point": "iql_omg",
     "ps_ppo": "ppo",
 }
 """Algorithm -> the algorithm whose page describes it, where that is not its own or, with `_beta`, that without it."""
@@ -88,18 +89,19 @@ def envs(
     from omg.config.layers import env_config_names, resolve, summary
     from omg.config.values import describe_field
     from omg.envs import ENVS
-    from omg.errors import unknown_name
 
     if name is None:
         rows = []
+        packages = ENVS.packages()
         for known in env_config_names():
             game = resolve(None, known).config.env
             text = ENVS[known].summary if known in ENVS else summary(f"envs/{known}.yaml")
-            rows.append((known, game, text))
+            rows.append((known, game, _with_package(text, packages.get(known, ""))))
         print_table("Games (--env-config)", ("name", "env", "description"), rows)
+        _say_complaints()
         return
     if name not in env_config_names():
-        raise unknown_name("environment", name, env_config_names())
+        raise ENVS.refusal(name, tuple(known for known in env_config_names() if known not in ENVS), "environment")
     config = resolve(None, name).config
     print_table(
         f"Options of {name} (env_args.OPTION=VALUE)",
@@ -117,28 +119,44 @@ def algs(
     ] = None,
 ) -> None:
     """List the algorithms, or the settings of one algorithm."""
-    from omg.config import config_fields
-    from omg.config.layers import algorithm_names, resolve, summary
-    from omg.errors import unknown_name
+    from omg.config.algorithms import algorithm_file, algorithm_names
+    from omg.config.layers import resolve
 
     if name is None:
-        rows = [(known, summary(f"algs/{known}.yaml")) for known in algorithm_names()]
+        files = [(known, algorithm_file(known)) for known in algorithm_names()]
+        rows = [(known, _with_package(file.summary, file.package)) for known, file in files]
         print_table("Algorithms (--config)", ("name", "description"), rows)
+        _say_complaints()
         return
-    if name not in algorithm_names():
-        raise unknown_name("algorithm", name, algorithm_names())
+    file = algorithm_file(name, "algorithm")
     resolved = resolve(name)
-    file = f"algs/{name}.yaml"
-    settings = [key for key, source in resolved.sources.items() if source == file]
+    settings = [key for key, source in resolved.sources.items() if source == file.source]
     console = Console(soft_wrap=True)
-    console.print(f"{name}: {summary(file)}", markup=False, highlight=False)
+    console.print(f"{name}: {_with_package(file.summary, file.package)}", markup=False, highlight=False)
     print_table(
         f"Settings of {name}, all others are the defaults",
         ("key", "value", "help"),
-        [(key, repr(getattr(resolved.config, key)), config_fields()[key].description or "") for key in settings],
+        [
+            (key, repr(getattr(resolved.config, key)), type(resolved.config).model_fields[key].description or "")
+            for key in settings
+        ],
     )
-    words = (f"Train it: omg train --config={name}", f"All keys: omg config --config={name}", f"Page: {page_of(name)}")
+    words = [f"Train it: omg train --config={name}", f"All keys: omg config --config={name}"]
+    words += [] if file.package else [f"Page: {page_of(name)}"]
     console.print("\n".join(words), markup=False, highlight=False)
+
+
+def _with_package(text: str, package: str) -> str:
+    """The description of a part, with the package that it comes from, where that is not this one."""
+    return f"{text} [{package}]".strip() if package else text
+
+
+def _say_complaints() -> None:
+    """Says which parts of installed packages cannot be used."""
+    from omg.registry.plugins import complaints
+
+    for line in complaints():
+        Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(inert(f"warning: {line}"))
 
 
 def page_of(algorithm: str) -> str:
@@ -210,7 +228,7 @@ def say_old_words(line: CommandLine) -> None:
 def print_config(resolved: Resolved) -> None:
     """Every key of a configuration with its value, where that comes from, and what it means."""
     from omg.config.layers import leaves
-    from omg.config.schema import all_sections
+    from omg.config.schema import sections_of
     from omg.envs import ENVS
 
     values = dict(leaves(resolved.config.model_dump()))
@@ -218,7 +236,7 @@ def print_config(resolved: Resolved) -> None:
     if resolved.team:
         _print_team(resolved)
     groups = []
-    for section in all_sections():
+    for section in sections_of(resolved.config):
         rows = []
         for key, value in values.items():
             top, _, option = key.partition(".")

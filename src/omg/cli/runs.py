@@ -43,7 +43,7 @@ def train(
     --debug: every round of play is a chunk of its own, all networks are searched for NaN after it, every round and all
     metrics are shown and written to console.log, and the compilation cache is neither read nor written. Sizes stay.
     """
-    from omg.config.layers import algorithm_names, resolve
+    from omg.config import algorithm_names, resolve
 
     line = read_words(config, env_config, context.args, prints=True)
     if line.config is None:

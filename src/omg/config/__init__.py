@@ -4,8 +4,9 @@ A new algorithm is a file in `algs/` and a new game one in `envs/`; its first co
 is a field with a help text in the section of the part that reads it.
 """
 
+from omg.config.algorithms import algorithm_names, known_algorithm
 from omg.config.checks import adjust, check_stored, playable_games, update_rhythm
-from omg.config.layers import Resolved, algorithm_names, env_config_names, member_config, refuse_shared, resolve
+from omg.config.layers import Resolved, env_config_names, member_config, refuse_shared, resolve, team_parts
 from omg.config.overrides import CommandLine, translate
 from omg.config.schema import Config, change_config, config_fields, parse_config
 from omg.config.teams import POOL, TeamPart, parse_team
@@ -23,6 +24,7 @@ __all__ = [
     "check_stored",
     "config_fields",
     "env_config_names",
+    "known_algorithm",
     "member_config",
     "parse_config",
     "parse_team",
@@ -30,6 +32,7 @@ __all__ = [
     "read_yaml",
     "refuse_shared",
     "resolve",
+    "team_parts",
     "translate",
     "update_rhythm",
     "write_yaml",

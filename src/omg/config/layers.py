@@ -8,17 +8,26 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal
 
+from omg.config.algorithms import (
+    algorithm_at,
+    algorithm_file,
+    algorithm_names,
+    is_path,
+    own_algorithms,
+)
+from omg.config.foreign import PARTS_FROM
 from omg.config.old_word_table import OLD_CONFIG_NAMES
 from omg.config.old_words import translate_old_words
 from omg.config.overrides import assignments, merge, nested
 from omg.config.reading import reads, unread_error
-from omg.config.schema import Config, config_fields, parse_config
+from omg.config.schema import Config, change_config, parse_config
 from omg.config.teams import POOL, TeamPart, check_seats, looks_like_team, main_algorithm, parse_team
 from omg.config.values import read_yaml
 from omg.envs import ENVS, Env, make_env
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError, abridged, unknown_name
 from omg.registry import ControllerTraits
-from omg.registry.table import names_with
+from omg.registry.plugins import offers
+from omg.registry.table import registry, traits
 from omg.types import Json
 
 COMMAND_LINE = "command line"
@@ -49,7 +58,7 @@ class Resolved:
     a complete configuration can be given back."""
     unread: tuple[str, ...] = ()
     """Those of them that no part of the run reads."""
-    env: Env | None = None
+    env: Env | None = field(default=None, compare=False)
     """The game, where it was opened."""
 
     @property
@@ -69,7 +78,8 @@ def resolve(
     """Merges the layers and validates the result.
 
     Args:
-        config_name: an algorithm (`qmix`) or a team (`4iql4qmix`); None for the bare defaults.
+        config_name: an algorithm (`qmix`), the path of an algorithm's file (`path/my.yaml`) or a team (`4iql4qmix`);
+            None for the bare defaults.
         env_config: a file of `config/envs` or a registered game without one; None for the game that `overrides` name
             with `env`, or else the default game.
         overrides: `dotted.key=value` words, or a mapping of dotted keys to Python values.
@@ -82,6 +92,8 @@ def resolve(
         UserError: names the first thing that cannot be used and what is allowed.
     """
     name_notes: list[str] = []
+    if config_name is not None and is_path(config_name):
+        config_name = algorithm_at(config_name)
     config_name = _current_name(config_name, name_notes)
     env_config = _current_name(env_config, name_notes)
     translation = translate_old_words(assignments(overrides))
@@ -144,11 +156,6 @@ def refuse_shared(keys: Iterable[str], runs: Sequence[Resolved]) -> None:
             raise unread_error(key, getattr(runs[0].config, key), [config for run in runs for config in run.configs])
 
 
-def algorithm_names() -> list[str]:
-    """The names `--config` accepts."""
-    return _yaml_names("algs")
-
-
 def env_config_names() -> list[str]:
     """The names `--env-config` accepts: the files of `config/envs` and the games that have none."""
     return sorted({*_yaml_names("envs"), *ENVS})
@@ -199,7 +206,7 @@ def _resolve_single(
 def _resolve_team(
     name: str, common: Sequence[Layer], command_line: Mapping[str, object], open_games: OpenGames
 ) -> Resolved:
-    parts = parse_team(name, algorithm_names())
+    parts = team_parts(name)
     members = {
         part.algorithm: _merge_layers(
             [*common, *_algorithm_layers(part.algorithm), (COMMAND_LINE, command_line)]
@@ -228,20 +235,34 @@ def _resolve_team(
     return replace(governing, team=tuple(parts), members=members, env=env)
 
 
+def team_parts(name: str, main: str | None = None) -> list[TeamPart]:
+    """The parts of a team name; what is installed is looked at only if a name in it is none of ours.
+
+    Args:
+        name: of the team.
+        main: the algorithm that learns, where that is known. Its settings are complete in a stored configuration, so
+            its file need not be there any more.
+    """
+    ours = {*own_algorithms(), *([] if main is None else [main])}
+    try:
+        return parse_team(name, ours)
+    except UserError:
+        return parse_team(name, {*ours, *algorithm_names()})
+
+
 def member_config(config: Config, algorithm: str) -> Config:
     """The configuration of another algorithm of a team: that of the learning one, with the other's own settings."""
     if algorithm == config.train_alg:
         return config
-    if config.train_alg not in algorithm_names():
-        raise unknown_name("algorithm (train_alg)", str(config.train_alg), algorithm_names())
-    values = config.model_dump()
-    own = _read(f"algs/{config.train_alg}.yaml")
-    values |= {key: _read("default.yaml")[key] for key in own} | dict(_read(f"algs/{algorithm}.yaml"))
-    return parse_config({**values, "name": algorithm, "team": None, "multi_algs": False, "train_alg": None})
+    own = algorithm_file(str(config.train_alg), "algorithm (train_alg)").values
+    values = {key: _read("default.yaml")[key] for key in own if key in _read("default.yaml")}
+    values |= {**algorithm_file(algorithm).values, "name": algorithm}
+    return change_config(config, **{**values, "team": None, "multi_algs": False, "train_alg": None})
 
 
 def _team_controller() -> str:
-    return names_with("mac", ControllerTraits, lambda one: one.seats_a_team)
+    ours = registry("mac").ours()
+    return next(name for name in ours if traits("mac", name, ControllerTraits).seats_a_team)
 
 
 def _merge_layers(layers: Sequence[Layer]) -> Resolved:
@@ -256,7 +277,11 @@ def _merge_layers(layers: Sequence[Layer]) -> Resolved:
         origins |= {key: source for key, _ in leaves(values)}
     config = parse_config(tree)
     sources = {key: origins.get(key, SCHEMA_DEFAULT) for key, _ in leaves(config.model_dump())}
-    defaults = {key: config_fields()[key].default for key in told}
+    actual = config.model_dump().get(PARTS_FROM, [])
+    if told.get(PARTS_FROM, actual) != actual:
+        raise UserError(f"{PARTS_FROM}: got {abridged(told[PARTS_FROM])}, but it follows from the parts. Leave it out.")
+    told = {key: value for key, value in told.items() if key != PARTS_FROM}
+    defaults = {key: type(config).model_fields[key].default for key in told}
     news = [key for key in told if getattr(config, key) not in (defaults[key], below.get(key, defaults[key]))]
     return Resolved(config, sources, told=tuple(news))
 
@@ -267,19 +292,21 @@ def _build_game(config: Config) -> Env:
 
 
 def _env_layer(env_config: str) -> Layer:
-    if env_config not in env_config_names():
-        raise unknown_name("environment configuration (--env-config)", env_config, env_config_names())
     if env_config in _yaml_names("envs"):
         return f"envs/{env_config}.yaml", _read(f"envs/{env_config}.yaml")
-    return "--env-config", {"env": env_config}
+    if env_config in ENVS:
+        return "--env-config", {"env": env_config}
+    if env_config in offers("env"):
+        raise ENVS.refusal(env_config)
+    kind = "environment configuration (--env-config)"
+    raise unknown_name(kind, env_config, env_config_names(), ENVS.packages())
 
 
 def _algorithm_layers(algorithm: str | None) -> list[Layer]:
     if algorithm is None:
         return []
-    if algorithm not in algorithm_names():
-        raise unknown_name("algorithm (--config)", algorithm, algorithm_names())
-    return [(f"algs/{algorithm}.yaml", _read(f"algs/{algorithm}.yaml")), ("config name", {"name": algorithm})]
+    file = algorithm_file(algorithm)
+    return [(file.source, file.values), ("config name", {"name": algorithm})]
 
 
 @cache

@@ -81,7 +81,8 @@ def sections_read(config: Config, *, of_runner: bool = True) -> list[type[Keys]]
 
 def _fields(config: Config, key: str) -> list[FieldInfo]:
     """The key as the sections that are read have it."""
-    of_runner = any(key in one.model_fields for entry in registry("runner").values() for one in entry.traits.sections)
+    runners = [*registry("runner").ours().values(), registry("runner")[config.runner]]
+    of_runner = any(key in one.model_fields for entry in runners for one in entry.traits.sections)
     sections = sections_read(config, of_runner=of_runner)
     return [section.model_fields[key] for section in sections if key in section.model_fields]
 

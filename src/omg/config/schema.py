@@ -1,19 +1,18 @@
 """`Config`: the validated, complete configuration of one algorithm in one game, flat as in PyMARL.
 
 It is made of sections: those of `omg.config.sections`, which every run has, and those that stand beside the parts that
-read them. Parts that are added later bring theirs along (`config_class`).
+read them. Parts of other packages bring theirs along (`config_class`).
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
 
-from pydantic import ValidationError, create_model
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from omg.config import foreign
 from omg.config.sections import (
     DataKeys,
     EnvKeys,
@@ -66,12 +65,11 @@ from omg.registry import (
     ModelTraits,
     RunnerTraits,
     SelectorTraits,
+    Traits,
 )
-from omg.registry.entries import added_sections
+from omg.registry.keys import KeysT
 from omg.registry.table import traits
 from omg.runners.keys import FailureKeys, WorkerKeys
-
-KeysT = TypeVar("KeysT", bound=Keys)
 
 GENERAL: tuple[type[Keys], ...] = (RunKeys, PartsKeys, PlayKeys, DataKeys, EnvKeys, TeamKeys, StartKeys)
 """Sections that every run has."""
@@ -209,38 +207,45 @@ class Config(
             raise UserError(f"{kind.__name__}: the configuration has no such section; register the part that reads it.")
         return self
 
+    def own_sections(self, part: Traits) -> tuple[Keys, ...]:
+        """The settings of a part that only its own package knows, each section by itself."""
+        sections = [section for section in part.sections if not issubclass(Config, section)]
+        return tuple(section(**{key: getattr(self, key) for key in section.model_fields}) for section in sections)
 
-def config_class() -> type[Config]:
-    """`Config`, with the sections of the parts that were added to the registries.
+
+def config_class(values: Mapping[str, object]) -> type[Config]:
+    """`Config`, with the sections of the parts of other packages that `values` choose.
 
     Raises:
-        UserError: a section of an added part has a key that there is already.
+        UserError: one of these sections has a key that there is already.
     """
-    return _composed(added_sections())
-
-
-@lru_cache(maxsize=16)
-def _composed(added: tuple[type[Keys], ...]) -> type[Config]:
-    new = tuple(section for section in added if not issubclass(Config, section))
-    known: dict[str, type[Keys]] = dict.fromkeys(Config.model_fields, Config)
-    for section in new:
-        for key in section.__annotations__:
-            if key in section.model_fields and known.setdefault(key, section) is not section:
-                raise UserError(f"{key}: the section {section.__name__} has a key that {known[key].__name__} has, too.")
-    bases: tuple[type[Keys], ...] = (Config, *new)
-    made = create_model("Config", __base__=bases) if new else Config
+    made = foreign.composed(Config, values)
     assert issubclass(made, Config)
     return made
 
 
+class _AllFields(Mapping[str, FieldInfo]):
+    """Ours first: what is installed is looked at for keys that are not ours, and for lists."""
+
+    def __getitem__(self, key: str) -> FieldInfo:
+        return Config.model_fields[key] if key in Config.model_fields else foreign.foreign_keys(Config)[key].field
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*Config.model_fields, *foreign.foreign_keys(Config)])
+
+    def __len__(self) -> int:
+        return len(Config.model_fields) + len(foreign.foreign_keys(Config))
+
+
 def config_fields() -> Mapping[str, FieldInfo]:
-    """All keys, those of added parts among them."""
-    return config_class().model_fields
+    """All keys, those of all parts of other packages among them."""
+    return _AllFields()
 
 
-def all_sections() -> tuple[type[Keys], ...]:
-    """All sections, those of added parts last."""
-    return (*SECTIONS, *(section for section in added_sections() if not issubclass(Config, section)))
+def sections_of(config: Config) -> tuple[type[Keys], ...]:
+    """The sections of a configuration, those of parts of other packages last."""
+    bases = () if type(config) is Config else type(config).__bases__
+    return (*SECTIONS, *(base for base in reversed(bases) if issubclass(base, Keys) and not issubclass(base, Config)))
 
 
 _LONGEST_KEY = 100
@@ -253,14 +258,18 @@ def parse_config(values: Mapping[str, object]) -> Config:
     Raises:
         UserError: for the first unknown key or bad value; names the key, what was given and what is allowed.
     """
-    kind = config_class()
+    foreign.check_origins(values)
+    kind = config_class(values)
     fields = kind.model_fields
+    values = {key: value for key, value in values.items() if key != foreign.PARTS_FROM}
     for key, value in values.items():
         if key not in fields:
             raise unknown_key(str(key), str(values.get("env", "")))
         if isinstance(value, str) and not is_plain_text(value):
             raise UserError(f"{key}: got {abridged(value)}, which no file can hold.")
     plain = {key: plain_value(fields[key], value) for key, value in values.items()}
+    if kind is not Config:
+        plain[foreign.PARTS_FROM] = foreign.origins(Config, values)
     try:
         return kind.model_validate(plain)
     except ValidationError as error:
@@ -274,7 +283,10 @@ def parse_config(values: Mapping[str, object]) -> Config:
 
 def change_config(config: Config, **changes: object) -> Config:
     """A copy with some keys changed, validated like any other configuration."""
-    return parse_config({**config.model_dump(), **changes})
+    values = {**config.model_dump(), **changes}
+    # The keys of a part that is chosen no more go with it.
+    known = config_class(values).model_fields
+    return parse_config({key: value for key, value in values.items() if key in known or key in changes})
 
 
 def unknown_key(key: str, env: str = "") -> UserError:
@@ -288,6 +300,8 @@ def unknown_key(key: str, env: str = "") -> UserError:
         if len(key) > _LONGEST_KEY
         else _nearest(key, (*config_fields(), *(f"env_args.{option}" for option in options)))
     )
+    if (elsewhere := foreign.foreign_keys(Config).get(key)) is not None:
+        return UserError(f"{key}: no part of this configuration reads it, but {elsewhere.reader} does.")
     hint = f" Did you mean '{nearest}'?" if nearest else ""
     return UserError(f"Unknown key '{abridged(key)[1:-1]}'.{hint} `omg config` lists all keys with their help.")
 

@@ -12,7 +12,6 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from omg.envs import ENVS, parse_env_args
-from omg.errors import unknown_name
 from omg.registry.keys import FileName, Keys, ManyWords, PartName, PartNames, Words
 from omg.registry.kinds import Episodes, Few, Many, Real, Steps, Whole
 from omg.types import Json
@@ -40,6 +39,7 @@ class RunKeys(Keys):
     use_cuda: bool = Field(True, description="Use the GPU where there is one")
     use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")
     tracker: PartNames = Field([], description="Further records of the run, separated by commas: sacred, tensorboard")
+    measure: PartNames = Field([], description="Measures of other packages that tests take, separated by commas")
     early_stop_metric: str | None = Field(
         None, min_length=1, description="Test metric that can end the run early, e.g. test_battle_won_mean"
     )
@@ -94,7 +94,7 @@ class DataKeys(Keys):
 
 def _known_env(value: object) -> object:
     if not isinstance(value, str) or value not in ENVS:
-        raise unknown_name("environment (key env)", str(value), ENVS)
+        raise ENVS.refusal(value, kind="environment (key env)")
     return value
 
 

@@ -203,6 +203,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
         partners=partners,
+        own=config.own_sections(config.model_part),
     )
     return OPPONENT_MODELS[config.am_model].build(sizes, key=key)
 

@@ -88,7 +88,7 @@ ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
 def parse_env_args(name: str, env_args: dict[str, Any]) -> GameArgs:
     """Validates `env_args` for environment `name`; raises `UserError` that names the key."""
     if name not in ENVS:
-        raise unknown_name("environment", name, ENVS)
+        raise ENVS.refusal(name, kind="environment")
     model = ENVS[name].traits.args
     for key in env_args:
         if key not in model.model_fields:
@@ -103,7 +103,8 @@ def parse_env_args(name: str, env_args: dict[str, Any]) -> GameArgs:
 
 def make_env(name: str, **env_args: Any) -> Env:
     """Builds a game: `make_env("sc2", map_name="8m").spec.n_agents == 8`."""
-    return ENVS[name].build(parse_env_args(name, env_args)) if name in ENVS else _unknown(name)
+    args = parse_env_args(name, env_args)
+    return ENVS[name].build(args)
 
 
 def check_stored_game(source: object, name: str, env_args: dict[str, Any]) -> None:
@@ -127,7 +128,3 @@ def plays_on_host(name: str, env_args: dict[str, Any]) -> bool:
     """Whether a configured game is no JAX program; builds nothing."""
     traits = ENVS[name].traits
     return traits.on_host if traits.foreign else parse_env_args(name, env_args).on_host()
-
-
-def _unknown(name: str) -> Env:
-    raise unknown_name("environment", name, ENVS)

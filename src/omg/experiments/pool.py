@@ -17,7 +17,8 @@ from typing import Literal
 from rich.console import Console
 
 from omg.components.files import new_folder
-from omg.config import Config, Resolved, adjust, algorithm_names, refuse_shared, resolve
+from omg.config import Config, Resolved, adjust, known_algorithm, refuse_shared, resolve
+from omg.config.algorithms import is_algorithm
 from omg.config.layers import leaves
 from omg.config.overrides import assignments
 from omg.controllers.base import Policy
@@ -67,7 +68,8 @@ def train_pool(
 
     Args:
         folder: of the pool; made if it is not there.
-        counts: set -> algorithm -> number of members, e.g. `{"training": {"iql": 4}, "heldout": {"iql": 10}}`.
+        counts: set -> algorithm, or the path of its file -> number of members, e.g. `{"training": {"iql": 4},
+            "heldout": {"iql": 10}}`.
         env_config: environment configuration, e.g. `sc2`.
         overrides: settings of all runs as in `omg.config.resolve`; `seed` is the first seed of every algorithm.
         scripted: script -> set, e.g. `{"random": "heldout"}`.
@@ -84,6 +86,7 @@ def train_pool(
         UserError: the settings cannot be used, or contradict what is in the pool already.
         Stopped: after a signal, when the run has been saved; the same call continues it.
     """
+    counts = {name: _by_name(name, numbers) for name, numbers in counts.items()}
     _check_request(counts, scripted or {}, which, episodes)
     folder = Path(folder)
     if is_pool(folder):
@@ -150,10 +153,18 @@ def changed_settings(pool: Pool, name: str) -> list[tuple[str, object, object]]:
     if pool.member(name).kind != "learned":
         return []
     card, config = read_agent_card(pool.folder(name))
-    algorithm = card.algorithm if card.algorithm in algorithm_names() else None
+    algorithm = card.algorithm if is_algorithm(card.algorithm) else None
     default = dict(leaves(resolve(algorithm, pool.env, open_games="none").config.model_dump()))
     values = dict(leaves(config.model_dump()))
     return [(key, values.get(key), default.get(key)) for key in values if values[key] != default.get(key)]
+
+
+def _by_name(set_name: str, numbers: Mapping[str, int]) -> dict[str, int]:
+    """Numbers of members by the names of their algorithms, which may be given by the paths of their files."""
+    words = {word: known_algorithm(word, f"algorithm in the set {set_name}:") for word in numbers}
+    if len(set(words.values())) < len(words):
+        raise UserError(f"{set_name}: an algorithm is named twice, by its name and by its file: {', '.join(words)}.")
+    return {words[word]: number for word, number in numbers.items()}
 
 
 def _check_request(
@@ -164,8 +175,6 @@ def _check_request(
             raise unknown_name("set", name, SETS)
     for name, numbers in counts.items():
         for algorithm, number in numbers.items():
-            if algorithm not in algorithm_names():
-                raise unknown_name(f"algorithm in the set {name}:", algorithm, algorithm_names())
             if not 1 <= number <= MOST_MEMBERS:
                 raise UserError(f"{name}: got {algorithm}={abridged(number)}, allowed: 1 to {MOST_MEMBERS}.")
     if not any(counts.values()) and not scripted:

@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from omg import api
-from omg.components.files import write_text
-from omg.config import Config
+from omg.components.files import read_json, write_text
+from omg.config import Config, parse_config
 from omg.experiments.processes import Job, run_jobs, serve
 from omg.names import file_name, inside
 from omg.stopping import Stopped
@@ -84,7 +84,7 @@ def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callab
 
 def main(settings: str, parent: int) -> int:
     """What a process of its own does; returns its exit status. It ends with `parent`, which started it."""
-    return serve(lambda: finish(Config.model_validate_json(Path(settings).read_text(encoding="utf-8"))), parent)
+    return serve(lambda: finish(parse_config(read_json(Path(settings)))), parent)
 
 
 if __name__ == "__main__":

@@ -218,6 +218,7 @@ class QLearner(SeatLearner[QState]):
             embed_dim=self.config.mixing_embed_dim,
             hypernet_layers=self.config.hypernet_layers,
             hypernet_embed=self.config.hypernet_embed,
+            own=self.config.own_sections(MIXERS[self.config.mixer].traits),
         )
         return MIXERS[self.config.mixer].build(sizes, key=key)
 

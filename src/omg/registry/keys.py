@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic.fields import FieldInfo
@@ -23,6 +23,17 @@ class Keys(BaseModel):
     """What all sections share: unknown keys are refused, types are not guessed, values do not change later."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+KeysT = TypeVar("KeysT", bound=Keys)
+
+
+def section_in(sections: tuple[Keys, ...], kind: type[KeysT]) -> KeysT:
+    """The section of one kind, of those that a part is built with."""
+    found = next((section for section in sections if isinstance(section, kind)), None)
+    if found is None:
+        raise ValueError(f"{kind.__name__} is no section of this part; its traits have to list it")
+    return found
 
 
 @dataclass(frozen=True)
@@ -50,10 +61,13 @@ class Words:
         """The words of the field `key`."""
         return self._words or registry(key)
 
-    def check(self, key: str, value: object, also: Collection[str] = ()) -> None:
+    def check(self, key: str, value: object, also: tuple[str, ...] = ()) -> None:
         """Raises `UserError` unless `value` is one of the words; `also` are further ones for the message."""
-        if not isinstance(value, str) or value not in self.of(key):
-            raise unknown_name(key, str(value), (*self.of(key), *also))
+        if isinstance(value, str) and value in self.of(key):
+            return
+        if self._words:
+            raise unknown_name(key, str(value), (*self._words, *also))
+        raise registry(key).refusal(value, also)
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Checks before the type is: for one word, for one or None, for a list of them."""

@@ -30,6 +30,7 @@ REGISTRIES: dict[str, str] = {
     "mixer": "omg.modules.mixers:MIXERS",
     "critic": "omg.modules.critics:CRITICS",
     "tracker": "omg.tracking.trackers:TRACKERS",
+    "measure": "omg.training.measures:MEASURES",
     "script": "omg.controllers.scripted:SCRIPTED",
 }
 """Key of the configuration -> `module:name` of the registry of its words. `script` is no key but a word of pools: the

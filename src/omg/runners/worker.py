@@ -26,7 +26,9 @@ import numpy as np
 
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
 from omg.envs.base import EnvSpec
+from omg.errors import UserError
 from omg.names import inert
+from omg.registry.plugins import REGISTERED
 from omg.runners.board import Blackboard
 from omg.stopping import leave_signals_to_parent
 from omg.types import Tree
@@ -254,7 +256,18 @@ def build_game(order: Tree) -> HostEnv:
 
 
 def order_for(env: HostEnv, name: str, env_args: Tree, games: int) -> str:
-    """What workers must know to build their games, as JSON."""
+    """What workers must know to build their games, as JSON.
+
+    Raises:
+        UserError: the game is known to this process alone.
+    """
+    from omg.envs import ENVS
+
+    if ENVS.package(name) == REGISTERED:
+        raise UserError(
+            f"env: '{name}' was added by {REGISTERED} in this program, so worker processes do not know it. Make a "
+            f"package of it, whose entry points they find."
+        )
     order = {"path": sys.path, "env": name, "env_args": env_args, "spec": _sizes(env.spec), "games": games}
     return json.dumps(order)
 

@@ -85,7 +85,7 @@ def _needs(program: Program) -> list[_Need]:
     ]
     draws = _Need("updates_per_episode", program.updates, "updates of a round", 4 * config.buffer_size * seeds)
     needs.append(draws)
-    if program.learner.examines:
+    if program.examines:
         needs.append(_Need("test_nepisode", config.test_nepisode, "episodes", 2 * episode))
     return needs
 

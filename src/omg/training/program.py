@@ -32,6 +32,7 @@ from omg.training.adapting import PLAYERS
 from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating, Show
 from omg.training.hosted import HostCollector
 from omg.training.learning import Learning, Metrics
+from omg.training.measures import MEASURES, ExaminedEpisodes, take_measures
 from omg.training.obs_adapter import Maps
 from omg.training.start import Given, adopt, load_prior_for, starting_learner, starting_weights
 from omg.training.state import SEEDS_AXIS, IterationLog, RunState, Seated
@@ -83,6 +84,8 @@ class Program(Generic[S]):
         self.partners = 0 if squad is None else squad.size
         draw = None if self.team is None else self.team.draw
         self.learner: Learner[S] = build_learner(config, self.spec, draw, self.partners)
+        self.measures = {name: MEASURES[name].build for name in config.measure}
+        """What the key `measure` asks for."""
         self.prior, self.prior_card, maps = load_prior_for(config, self.env, squad)
         self.adapters: Maps = {**self._players_map(), **maps}
         """Maps by which players and priors of `obs_is_state` read observations."""
@@ -113,6 +116,11 @@ class Program(Generic[S]):
         }
 
     # ------------------------------------------------------------------------------------------------------- facts
+
+    @property
+    def examines(self) -> bool:
+        """Whether test episodes are looked at, by the learner or by measures."""
+        return self.learner.examines or bool(self.measures)
 
     @property
     def sequences(self) -> int:
@@ -231,14 +239,21 @@ class Program(Generic[S]):
         Returns:
             Statistics [Z, E], and what the learner measured, name -> [Z].
         """
-        rollout = self.collector.test(state, TESTED, record=self.learner.examines)
+        rollout = self.collector.test(state, TESTED, record=self.examines)
         return rollout.stats, {} if rollout.batch is None else self._examine(state, rollout.batch)
 
     def _examine(self, state: RunState[S], batch: EpisodeBatch) -> Metrics:
         def one(learner: S, key: Array, batch: EpisodeBatch) -> Metrics:
-            return self.learner.examine(learner, batch, self.collector.examine_key(key))
+            found = self.learner.examine(learner, batch, self.collector.examine_key(key))
+            return found | take_measures(self.measures, self._examined(learner, batch)) if self.measures else found
 
         return jax.vmap(one, axis_name=SEEDS_AXIS)(state.learner, state.key, batch)
+
+    def _examined(self, learner: S, batch: EpisodeBatch) -> ExaminedEpisodes:
+        """What measures are given."""
+        draw = None if self.team is None or batch.seat is None or self.learner_watches else self.team.draw
+        seats = None if draw is None or batch.seat is None else draw.main_seats(batch.seat)
+        return ExaminedEpisodes(batch, self.learner.tested(learner), seats, self.partners, self.spec)
 
     def _control(self, state: RunState[S], name: str) -> EpisodeStats:
         """The games of `test`, played by one of the learner's controls, [Z, E]."""
@@ -259,5 +274,5 @@ class Program(Generic[S]):
 
     def _play_and_examine(self, state: RunState[S]) -> tuple[EpisodeStats, Metrics]:
         """`_test`, with the learner's look at the episodes compiled alone."""
-        rollout = self.collector.test(state, TESTED, record=self.learner.examines)
+        rollout = self.collector.test(state, TESTED, record=self.examines)
         return rollout.stats, {} if rollout.batch is None else self._examine_round(state, rollout.batch)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 
-from omg.config import POOL, Config, TeamPart, algorithm_names, member_config, parse_team
+from omg.config import POOL, Config, TeamPart, member_config, team_parts
 from omg.controllers import build_mac
 from omg.controllers.base import Player
 from omg.controllers.draw import TeamDraw
@@ -47,7 +47,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
         return None
     parts = [TeamPart(env.spec.n_agents, POOL)]
     if config.team is not None and not watching:
-        parts = parse_team(config.team, algorithm_names())
+        parts = team_parts(config.team, config.train_alg)
     pool = None if config.init_param_path is None else Pool.open(config.init_param_path)
     players: list[Player] = []
     names: list[str] = []

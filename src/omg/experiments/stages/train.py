@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from omg.config import Config, Resolved, algorithm_names, config_fields, refuse_shared
+from omg.config import Config, Resolved, config_fields, known_algorithm, refuse_shared
 from omg.config.teams import looks_like_team
 from omg.controllers.scripted import scripted_names
 from omg.envs import Env
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Part
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
@@ -106,9 +106,9 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
         if label in taken:
             raise UserError(f"agents.{label}: that is the name of {taken[label]}; choose another label.")
         config = agent.config or label
-        if not looks_like_team(config) and config not in algorithm_names():
+        if not looks_like_team(config):
             hint = "" if agent.config else " (the label, as it has no config)"
-            raise unknown_name(f"algorithm (agents.{label}.config){hint}", config, algorithm_names())
+            config = known_algorithm(config, f"algorithm (agents.{label}.config){hint}")
         if not plan.in_self_play(label):
             config = team_name(config, env.spec.n_agents)
         elif looks_like_team(config):
@@ -137,7 +137,7 @@ def agent_settings(plan: Plan, label: str, agent: AgentSection, folder: Path) ->
     }
     if plan.in_self_play(label):
         # The run is called by the agent's label; what is saved must still say which algorithm it is.
-        return {"train_alg": agent.config or label, **plan.train.settings, **agent.settings, **own}
+        return {"train_alg": known_algorithm(agent.config or label), **plan.train.settings, **agent.settings, **own}
     return {**plan.train.settings, **agent.settings, **own, "init_param_path": str(folder / POOL_FOLDER)}
 
 

@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 
 from jax import Array
 
+from omg.registry.keys import Keys, KeysT, section_in
+
 
 class MixerSizes(NamedTuple):
     """All a mixer's shapes depend on; a mixer may use only some of it."""
@@ -22,6 +24,12 @@ class MixerSizes(NamedTuple):
     """QTRAN: U."""
     layers: int = 2
     """QTRAN: hidden layers of each network."""
+    own: tuple[Keys, ...] = ()
+    """Mixers of other packages: their own settings."""
+
+    def section(self, kind: type[KeysT]) -> KeysT:
+        """The mixer's own settings of one kind, of those that its traits list."""
+        return section_in(self.own, kind)
 
 
 class Mixer(Protocol):

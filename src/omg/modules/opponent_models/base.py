@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.maps import MapShape
+from omg.registry.keys import Keys, KeysT, section_in
 from omg.types import PyTree
 
 
@@ -51,6 +52,12 @@ class ModelSizes(NamedTuple):
     """`base_am`: whether its feature is the `embedding` or the `probabilities` of the others' actions."""
     partners: int = 0
     """`identity_am`: number of different pool members."""
+    own: tuple[Keys, ...] = ()
+    """Models of other packages: their own settings."""
+
+    def section(self, kind: type[KeysT]) -> KeysT:
+        """The model's own settings of one kind, of those that its traits list."""
+        return section_in(self.own, kind)
 
 
 class ModelInputs(NamedTuple):

@@ -38,7 +38,8 @@ TRACKERS: Registry[TrackerKind, TrackerTraits] = Registry(
 
 def chosen_trackers(config: Config) -> tuple[str, ...]:
     """The trackers of a run: those of the key `tracker`, and TensorBoard where `use_tensorboard` asks for it."""
-    always = [name for name, entry in TRACKERS.items() if entry.traits.switch and getattr(config, entry.traits.switch)]
+    switches = {name: entry.traits.switch for name, entry in TRACKERS.ours().items()}
+    always = [name for name, switch in switches.items() if switch and getattr(config, switch)]
     return tuple(dict.fromkeys((*always, *config.tracker)))
 
 

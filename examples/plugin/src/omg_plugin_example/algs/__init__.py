@@ -1,0 +1,1 @@
+"""Algorithm files. This package is imported to find them, so nothing heavy belongs here."""

@@ -1,0 +1,26 @@
+"""What this package brings. Implementations are named, not imported: a list of parts costs nothing."""
+
+from __future__ import annotations
+
+from omg.envs.base import EnvTraits
+from omg.modules.opponent_models.keys import FeatureKeys, ModelRateKeys, ModelWidthKeys
+from omg.registry import Entry, MixerTraits, ModelTraits, ScriptTraits, TrackerTraits, Traits
+from omg_plugin_example.keys import MelibaKeys
+
+MELIBA = Entry(
+    "omg_plugin_example.meliba:MeLIBA",
+    ModelTraits(sections=(ModelRateKeys, ModelWidthKeys, FeatureKeys, MelibaKeys)),
+    "MeLIBA: a belief about what the others are and have in mind",
+)
+WEIGHTED_SUM = Entry("omg_plugin_example.mixer:WeightedSum", MixerTraits(), "a sum with learned weights")
+MEETING = Entry(
+    "omg_plugin_example.meeting:Meeting",
+    EnvTraits("omg_plugin_example.meeting:MeetingArgs"),
+    "Two players meet again and again; each likes one place best",
+)
+STUBBORN = Entry("omg_plugin_example.players:stubborn", ScriptTraits(envs=("meeting",)), "goes to its favourite")
+YIELDING = Entry("omg_plugin_example.players:yielding", ScriptTraits(envs=("meeting",)), "goes where the other went")
+BELIEF_PROBE = Entry(
+    "omg_plugin_example.measures:belief_probe", Traits(), "can one read off the features who the other is?"
+)
+JSONL = Entry("omg_plugin_example.tracker:KIND", TrackerTraits(), "every metric as a line of JSON")

@@ -14,13 +14,17 @@ from pydantic import Field
 
 import omg
 from omg.cli import main
-from omg.config import algorithm_names, change_config, config_fields, member_config, parse_config, resolve
+from omg.config import algorithm_names, change_config, config_fields, member_config, parse_config, resolve, team_parts
 from omg.config.algorithms import remove_algorithm
 from omg.envs import ENVS
 from omg.errors import UserError
+from omg.experiments import train_pool
+from omg.experiments.plan import parse_plan
+from omg.experiments.plan_check import check_plan
 from omg.modules.mixers import MIXERS
 from omg.registry import Entry, Keys, MixerTraits, Traits
 from omg.registry.plugins import REGISTERED, complaints, kinds, look_again
+from plans import PLAN
 from plugged import build_example, installed, write_package
 
 SUM = Entry("omg.modules.mixers.vdn:VDNMixer", MixerTraits(weightless=True), "the sum again")
@@ -291,6 +295,21 @@ def test_a_file_is_an_algorithm(
         "qmix",
         ("qmix.yaml -> qmix: configurations are named without the ending.",),
     )
+
+
+def test_a_file_is_an_algorithm_of_plans_and_pools(file: Path, tmp_path: Path) -> None:
+    plan = parse_plan({**PLAN, "agents": {**PLAN["agents"], "mine": {"config": str(file)}}})
+    config = check_plan(plan, tmp_path / "out").agents["mine"]
+    assert (config.train_alg, config.team, config.lr, config.name) == ("my_iql", "1pool1my_iql", 0.01, "mine")
+    with pytest.raises(UserError, match="training: an algorithm is named twice, by its name and by its file"):
+        train_pool(tmp_path / "pool", {"training": {"my_iql": 1, str(file): 1}}, "foraging")
+    with pytest.raises(UserError, match=r"algorithm in the set heldout: 'my_iq'\. Did you mean 'my_iql'\?"):
+        train_pool(tmp_path / "pool", {"heldout": {"my_iq": 1}}, "foraging")
+    # What is stored is complete: a run goes on where nobody knows the file.
+    stored = config.model_dump()
+    remove_algorithm("my_iql")
+    assert parse_config(stored) == config
+    assert [part.algorithm for part in team_parts(str(config.team), config.train_alg)] == ["pool", "my_iql"]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from omg.components.files import given_path, read_json, write_json
 from omg.components.headers import DamagedFileError
+from omg.config.foreign import PARTS_FROM, check_origins
 from omg.envs import EnvSpec
 from omg.errors import UserError, unknown_name
 from omg.names import file_name, inside
+from omg.registry import registry
 from omg.types import Tree
 
 INDEX = "pool.json"
@@ -103,6 +105,8 @@ def read_index(path: Path) -> PoolIndex:
         raise UserError(f"{file} is damaged: {type(error).__name__}: {error}.") from None
     if version != _FORMAT:
         raise UserError(f"{file} has format {version!r}; this version of omg reads format {_FORMAT}.")
+    check_origins(stored)
+    stored.pop(PARTS_FROM, None)
     try:
         index = _ADAPTER.validate_python(stored)
     except ValidationError as error:
@@ -115,7 +119,10 @@ def read_index(path: Path) -> PoolIndex:
 
 def write_index(path: Path, index: PoolIndex) -> None:
     """Replaces the index of the pool `path` atomically."""
-    write_json(path / INDEX, {"format": _FORMAT, **asdict(index)})
+    parts = [("env", index.env), *(("script", one.algorithm) for one in index.members if one.kind == "scripted")]
+    known = [(key, name) for key, name in dict.fromkeys(parts) if name in registry(key)]
+    foreign = [f"{key}={name}: {package}" for key, name in known if (package := registry(key).package(name))]
+    write_json(path / INDEX, {"format": _FORMAT, **asdict(index), **({PARTS_FROM: foreign} if foreign else {})})
 
 
 def check_rules(path: Path, index: PoolIndex) -> None:

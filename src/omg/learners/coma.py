@@ -33,7 +33,7 @@ from omg.controllers.reading import SeatViews
 from omg.learners.advantages import lambda_targets
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import SeatLearner
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.critics.base import CriticSizes
 from omg.modules.critics.coma import COMACritic
 from omg.modules.opponent_models.base import others_one_hot
@@ -237,7 +237,7 @@ class COMALearner(SeatLearner[COMAState]):
 
     def _policy_loss(
         self,
-        agent: Agent,
+        agent: AgentNetwork,
         mac: BasicMAC,
         views: SeatViews,
         avail: Array,

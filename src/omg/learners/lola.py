@@ -39,7 +39,7 @@ from omg.components import masked_mean
 from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners.ppo import PPOLearner, Round
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -58,7 +58,7 @@ class LOLALearner(PPOLearner):
                 f"players can be members of a pool."
             )
 
-    def _foresee(self, agent: Agent, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
+    def _foresee(self, agent: AgentNetwork, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
         """See `PPOLearner._foresee`.
 
         Metrics: `lola_share`, the root of the mean square of what lola_step would add to the advantages, over that of
@@ -66,7 +66,7 @@ class LOLALearner(PPOLearner):
         """
         mask, advantages = round_.mask, round_.advantages
 
-        def log_taken(agent: Agent) -> Array:
+        def log_taken(agent: AgentNetwork) -> Array:
             log_pi = self._log_probabilities(agent, round_.views, round_.features, round_.avail, epsilon)
             taken = jnp.take_along_axis(log_pi, round_.actions[..., None], axis=-1)[..., 0]
             # Padding may hold an illegal action, whose logarithm is no number to reckon with.
@@ -80,7 +80,9 @@ class LOLALearner(PPOLearner):
         return lax.stop_gradient(round_._replace(advantages=advantages + shorter * added)), metrics
 
 
-def anticipated_shifts(log_taken: Callable[[Agent], Array], agent: Agent, advantages: Array, mask: Array) -> Array:
+def anticipated_shifts(
+    log_taken: Callable[[AgentNetwork], Array], agent: AgentNetwork, advantages: Array, mask: Array
+) -> Array:
     """How much likelier each co-player's actions would become by its step in favour of each player.
 
     Args:

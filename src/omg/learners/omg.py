@@ -23,7 +23,7 @@ from omg.controllers.basic import BasicMAC
 from omg.controllers.reading import SeatViews, candidates
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.opponent_models.subgoal import state_value
 
 
@@ -51,7 +51,9 @@ class OMGLearner(SubgoalLearner, QLearner):
         q = agent.head(agent.step(gates_in, before[:, :, None], seats), seats)
         return state_value(q, views.own(batch.avail[:, :steps])[:, :, None], self.config.omg_value)
 
-    def _values(self, agent: Agent, mac: BasicMAC, views: SeatViews, inferred: Array | None) -> tuple[Array, Array]:
+    def _values(
+        self, agent: AgentNetwork, mac: BasicMAC, views: SeatViews, inferred: Array | None
+    ) -> tuple[Array, Array]:
         if self.config.omg_bootstrap == "next":
             return super()._values(agent, mac, views, inferred)
         assert mac.opponent_model is not None

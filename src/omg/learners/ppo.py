@@ -41,7 +41,7 @@ from omg.learners.advantages import ValueScale, generalised_advantages, standard
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import ModelTrainer, SeatLearner, Share
 from omg.learners.supervised import SupervisedTraining
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.agents.inputs import as_one_hot
 from omg.modules.critics import CRITICS
 from omg.modules.critics.base import Critic, CriticSizes
@@ -70,7 +70,7 @@ class PPOState(NamedTuple):
     """What a kind of PPO learns besides (social influence: a model of the others); None for plain PPO."""
 
 
-Learned = tuple[Agent, Critic, optax.OptState, optax.OptState]
+Learned = tuple[AgentNetwork, Critic, optax.OptState, optax.OptState]
 """What a gradient step changes: both networks, then their optimisers."""
 
 
@@ -309,18 +309,18 @@ class PPOLearner(SeatLearner[PPOState]):
         """
         return self._seat_reward(batch, views), state.extra, {}
 
-    def _foresee(self, agent: Agent, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
+    def _foresee(self, agent: AgentNetwork, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
         """The round with advantages that also reckon with what it will do to the others; here as it is. Metrics."""
         return round_, {}
 
     def _log_probabilities(
-        self, agent: Agent, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
+        self, agent: AgentNetwork, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
     ) -> Array:
         """Logarithms of the probabilities that actions are drawn with, [B, T, m, U]."""
         logits = views.run(agent, features)[0][:, :-1]
         return multinomial_log_probabilities(logits, avail, epsilon)
 
-    def _policy_loss(self, agent: Agent, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
+    def _policy_loss(self, agent: AgentNetwork, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
         config, mask = self.config, part.mask
         log_pi = self._log_probabilities(agent, part.views, part.features, part.avail, epsilon)
         # What was played was legal; padding may hold an illegal action, whose logarithm is no number to reckon with.

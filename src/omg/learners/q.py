@@ -33,7 +33,7 @@ from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.mixers import MIXERS
 from omg.modules.mixers.base import Choices, Mixer, MixerSizes
 
@@ -130,7 +130,7 @@ class QLearner(SeatLearner[QState]):
         learned = (state.mac.agent, state.mixer)
         frozen = (state.target_mac.agent, state.target_mixer)
 
-        def whole_loss(learned: tuple[Agent, Mixer | None]) -> tuple[Array, dict[str, Array]]:
+        def whole_loss(learned: tuple[AgentNetwork, Mixer | None]) -> tuple[Array, dict[str, Array]]:
             given = zip(shares, changed.features, strict=True)
             return weigh([self._loss(learned, frozen, state.mac, *each) for each in given], shares)
 
@@ -156,8 +156,8 @@ class QLearner(SeatLearner[QState]):
 
     def _loss(
         self,
-        learned: tuple[Agent, Mixer | None],
-        frozen: tuple[Agent, Mixer | None],
+        learned: tuple[AgentNetwork, Mixer | None],
+        frozen: tuple[AgentNetwork, Mixer | None],
         mac: BasicMAC,
         share: Share,
         inferred: Array | None,
@@ -194,7 +194,9 @@ class QLearner(SeatLearner[QState]):
         }
         return loss, metrics
 
-    def _values(self, agent: Agent, mac: BasicMAC, views: SeatViews, inferred: Array | None) -> tuple[Array, Array]:
+    def _values(
+        self, agent: AgentNetwork, mac: BasicMAC, views: SeatViews, inferred: Array | None
+    ) -> tuple[Array, Array]:
         """Values along episodes, [B, T+1, m, U], and those of the next slots that targets are made of, [B, T, m, U].
 
         Args:

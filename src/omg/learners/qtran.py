@@ -26,7 +26,7 @@ from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.learners.q import ILLEGAL_VALUE, QLearner
 from omg.learners.seats import Share
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.mixers.base import Mixer, MixerSizes
 from omg.modules.mixers.qtran import QTranMixer
 from omg.types import PyTree
@@ -43,8 +43,8 @@ class QTranLearner(QLearner):
 
     def _loss(
         self,
-        learned: tuple[Agent, Mixer | None],
-        frozen: tuple[Agent, Mixer | None],
+        learned: tuple[AgentNetwork, Mixer | None],
+        frozen: tuple[AgentNetwork, Mixer | None],
         mac: BasicMAC,
         share: Share,
         inferred: Array | None,

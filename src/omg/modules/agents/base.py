@@ -47,7 +47,7 @@ class AgentSizes(NamedTuple):
         return self.seen_dim + last_action + agent_id + self.feature_dim
 
 
-class Agent(Protocol):
+class AgentNetwork(Protocol):
     """A network, i.e. a pytree whose leaves are all float arrays."""
 
     sizes: AgentSizes

@@ -37,7 +37,7 @@ class IndividualAgent(eqx.Module):
         return self.seats.initial(batch, seats)
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
+        """See `AgentNetwork.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
         check_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
         return self.activate(x if features is None else x + self.weigh_features(features, seats), seats)

@@ -13,7 +13,7 @@ from jax import Array
 
 from hunted import GAME, GAMES, SEATS, STEPS, episodes
 from omg.config import resolve
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.hop import HOPMac
 from omg.envs import make_env
 from omg.envs.grid import STAY
@@ -188,7 +188,7 @@ def test_updates_lower_the_loss_and_the_prior_follows_outcomes() -> None:
 
 
 def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
-    team = TeamDraw((TeamPart(2, (0, 1)), TeamPart(1, ())))
+    team = TeamDraw((TeamSlots(2, (0, 1)), TeamSlots(1, ())))
     made = learner("2pool1hop", team)
     state = jax.eval_shape(made.init, jax.random.PRNGKey(0))
     assert state.mac.prior.shape == (1, SEATS - 1, 2)

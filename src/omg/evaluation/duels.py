@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from omg.controllers.base import Lineup, Player
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs.base import Observation
 from omg.envs.battle import Duel
@@ -191,7 +191,7 @@ def _draw(players: np.ndarray, episodes: int, seats: int, number: int, pairings:
     everywhere = np.repeat(players, episodes * seats).reshape(-1, seats)
     lineup = Lineup(jnp.zeros(len(everywhere), jnp.int32), jnp.asarray(everywhere, jnp.int32))
     return TeamDraw(
-        (TeamPart(seats, tuple(range(number))),), fixed=lineup, most=(pairings * episodes * seats,) * number
+        (TeamSlots(seats, tuple(range(number))),), fixed=lineup, most=(pairings * episodes * seats,) * number
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from omg.config import Config, change_config
 from omg.controllers.base import Lineup, Player
-from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.draw import LEARNER, TeamDraw, TeamSlots
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError
@@ -287,7 +287,7 @@ def _places(members: np.ndarray, at_once: int) -> int:
 
 def _fixed_draw(lineup: Lineup, players: int, places: int) -> TeamDraw:
     seats = lineup.players.shape[1]
-    parts = (TeamPart(1, ()), TeamPart(seats - 1, tuple(range(players))))
+    parts = (TeamSlots(1, ()), TeamSlots(seats - 1, tuple(range(players))))
     return TeamDraw(parts, fixed=lineup, most=(places,) * players)
 
 

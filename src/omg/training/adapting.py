@@ -20,7 +20,7 @@ from omg.config import Config, change_config
 from omg.controllers.adapted import AdaptedMAC, adapt_mac
 from omg.controllers.base import Policy
 from omg.controllers.basic import BasicMAC
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.scripted import build_scripted
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
@@ -71,7 +71,7 @@ def adapt_players(players: Sequence[Any], config: Config, env: Env) -> tuple[lis
 
 def squad_policy(squad: Squad, n_agents: int) -> TeamPolicy:
     """All seats of a game for the players of a squad, in teams of one, of nearly one and of several."""
-    part = TeamPart(n_agents, tuple(range(squad.size)))
+    part = TeamSlots(n_agents, tuple(range(squad.size)))
     return TeamPolicy(None, squad, TeamDraw((part,), "varied"))
 
 

@@ -23,7 +23,7 @@ from jax import Array
 from omg.components import Count
 from omg.config import Config
 from omg.controllers.base import Lineup, Player
-from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.draw import LEARNER, TeamDraw, TeamSlots
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
@@ -205,8 +205,8 @@ class EncounterProgram(Program[PyTree]):
         self.frozen = frozen or player is not None
         self.teams = teams
         most = tuple(seats * config.batch_size_run for seats in teams.most)
-        others = TeamPart(teams.players.shape[1] - 1, tuple(range(len(most))))
-        draw = TeamDraw((TeamPart(1, ()), others), rotate=False, most=most)
+        others = TeamSlots(teams.players.shape[1] - 1, tuple(range(len(most))))
+        draw = TeamDraw((TeamSlots(1, ()), others), rotate=False, most=most)
         team = TeamSetup(draw, teams.squads, teams.names)
         super().__init__(
             config, env, team=team, collector=partial(EncounterCollector, frozen=self.frozen, player=player)

@@ -9,8 +9,7 @@ import jax
 from omg.config import POOL, Config, TeamPart, member_config, team_parts
 from omg.controllers import build_mac
 from omg.controllers.base import Player
-from omg.controllers.draw import TeamDraw
-from omg.controllers.draw import TeamPart as DrawnPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.team import Squad, build_squad
 from omg.envs import Env
 from omg.errors import UserError
@@ -64,7 +63,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
         drawn.append((part.seats, [names.index(name) for name, _ in found]))
     players, adapter = adapt_players(players, config, env)
     squad, position = build_squad(players)
-    numbered = [DrawnPart(seats, tuple(position[index] for index in indices)) for seats, indices in drawn]
+    numbered = [TeamSlots(seats, tuple(position[index] for index in indices)) for seats, indices in drawn]
     ordered = sorted(range(len(names)), key=lambda index: position[index])
     draw = TeamDraw(tuple(numbered), config.team_draw, config.is_agent_shift)
     try:

@@ -80,7 +80,7 @@ class Round(NamedTuple):
     views: SeatViews
     features: Array | None
     """[B, T+1, m, F], of the agent's input; None for none."""
-    parts: tuple[Array, ...]
+    inputs: tuple[Array, ...]
     """The critic's input, [B, T+1 or 1, m or 1, width] each."""
     avail: Array
     """[B, T, m, U]."""
@@ -200,7 +200,7 @@ class PPOLearner(SeatLearner[PPOState]):
         views = state.mac.reading.episodes(batch, self.main_seats(batch))
         return self.training.examine(state.mac, batch, views, self.partners)
 
-    def critic_parts(self, batch: EpisodeBatch, views: SeatViews, features: Array | None) -> tuple[Array, ...]:
+    def critic_inputs(self, batch: EpisodeBatch, views: SeatViews, features: Array | None) -> tuple[Array, ...]:
         """What the critic reads, [B, T+1 or 1, m or 1, width] each.
 
         Args:
@@ -212,14 +212,14 @@ class PPOLearner(SeatLearner[PPOState]):
         seats = views.model_inputs().seats
         seat = jax.nn.one_hot(jnp.broadcast_to(seats, (batch_size, *seats.shape[1:])), self.spec.n_agents)
         if config.critic_input == "state":
-            parts = [batch.state[:, :, None], seat]
+            inputs = [batch.state[:, :, None], seat]
         else:
-            parts = [as_one_hot(views.seen, config.obs_one_hot)]
+            inputs = [as_one_hot(views.seen, config.obs_one_hot)]
             if config.obs_last_action:
-                parts.append(jax.nn.one_hot(views.own_last, self.spec.n_actions))
+                inputs.append(jax.nn.one_hot(views.own_last, self.spec.n_actions))
             if config.obs_agent_id:
-                parts.append(seat)
-        return (*parts, features) if features is not None else tuple(parts)
+                inputs.append(seat)
+        return (*inputs, features) if features is not None else tuple(inputs)
 
     def _build_critic(self, mac: BasicMAC, key: Array) -> Critic:
         config, spec = self.config, self.spec
@@ -257,10 +257,10 @@ class PPOLearner(SeatLearner[PPOState]):
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
         config, (batch, views, mask, _) = self.config, share
         features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
-        parts = self.critic_parts(batch, views, features)
+        inputs = self.critic_inputs(batch, views, features)
         avail, actions = views.own(batch.avail)[:, :-1], views.own(batch.actions)[:, :-1]
         log_pi = self._log_probabilities(state.mac.agent, views, features, avail, epsilon)
-        outputs = jnp.broadcast_to(state.critic(parts, views.seats), views.own_last.shape)
+        outputs = jnp.broadcast_to(state.critic(inputs, views.seats), views.own_last.shape)
         reward, extra, added = self._paid(state, batch, views, log_pi, key)
         scale = state.scale.witness(reward, mask)
         values = scale.possible(state.scale.stretch(outputs), config.gamma)
@@ -283,7 +283,7 @@ class PPOLearner(SeatLearner[PPOState]):
         round_ = Round(
             views=views,
             features=features,
-            parts=parts,
+            inputs=inputs,
             avail=avail,
             actions=actions,
             mask=mask,
@@ -340,7 +340,7 @@ class PPOLearner(SeatLearner[PPOState]):
         return loss, metrics
 
     def _critic_loss(self, critic: Critic, part: Round) -> Array:
-        said = critic(part.parts, part.views.seats)
+        said = critic(part.inputs, part.views.seats)
         values = jnp.broadcast_to(said, part.views.own_last.shape)[:, :-1]
         return masked_mean(value_error(values, part.values_old, part.targets, self.config.ppo_value_clip), part.mask)
 

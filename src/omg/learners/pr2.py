@@ -40,7 +40,7 @@ from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import SeatLearner
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.critics.base import CriticSizes
-from omg.modules.critics.parts import SeatNetworks
+from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.opponent_models.base import others_of
 
 if TYPE_CHECKING:

@@ -74,8 +74,8 @@ Learned = tuple[AgentNetwork, Critic, optax.OptState, optax.OptState]
 """What a gradient step changes: both networks, then their optimisers."""
 
 
-class Round(NamedTuple):
-    """What all passes of an update share. Every array has the episodes as its first axis."""
+class PPOLessons(NamedTuple):
+    """What the passes of an update learn from: all share it. Every array has the episodes as its first axis."""
 
     views: SeatViews
     features: Array | None
@@ -161,16 +161,20 @@ class PPOLearner(SeatLearner[PPOState]):
         shares = self.shares(state.mac.reading, batch)
         changed = self.training.update(state, shares, t_env, model_key)
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
-        critic, scale, round_, extra, estimates = self._estimate(
+        critic, scale, lessons, extra, estimates = self._estimate(
             state, shares[0], changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
         )
 
         def step(carry: Learned, chosen: Array) -> tuple[Learned, dict[str, Array]]:
             agent, critic, opt_state, critic_opt_state = carry
             # Without parts the order of the episodes means nothing, and they need not be copied.
-            part = round_ if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], round_)
-            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(agent, part, epsilon)
-            critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, part)
+            chosen_lessons = (
+                lessons if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], lessons)
+            )
+            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(
+                agent, chosen_lessons, epsilon
+            )
+            critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, chosen_lessons)
             gradients, norm = clip_by_norm(gradients, config.grad_norm_clip)
             critic_gradients, critic_norm = clip_by_norm(critic_gradients, config.grad_norm_clip)
             moves, opt_state = self.optimiser.update(gradients, opt_state)
@@ -253,7 +257,7 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def _estimate(
         self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array, key: Array
-    ) -> tuple[Critic, ValueScale, Round, PyTree, dict[str, Array]]:
+    ) -> tuple[Critic, ValueScale, PPOLessons, PyTree, dict[str, Array]]:
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
         config, (batch, views, mask, _) = self.config, share
         features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
@@ -280,7 +284,7 @@ class PPOLearner(SeatLearner[PPOState]):
             "advantage_mean": masked_mean(advantages, mask),
             "explained_variance": 1.0 - _variance(advantages, mask) / jnp.maximum(_variance(targets, mask), 1e-8),
         }
-        round_ = Round(
+        lessons = PPOLessons(
             views=views,
             features=features,
             inputs=inputs,
@@ -292,8 +296,8 @@ class PPOLearner(SeatLearner[PPOState]):
             targets=scale.shrink(targets),
             values_old=outputs[:, :-1],
         )
-        round_, foreseen = self._foresee(state.mac.agent, lax.stop_gradient(round_), epsilon)
-        return critic, scale, round_, extra, metrics | added | foreseen
+        lessons, foreseen = self._foresee(state.mac.agent, lax.stop_gradient(lessons), epsilon)
+        return critic, scale, lessons, extra, metrics | added | foreseen
 
     def _paid(
         self, state: PPOState, batch: EpisodeBatch, views: SeatViews, log_pi: Array, key: Array
@@ -309,9 +313,9 @@ class PPOLearner(SeatLearner[PPOState]):
         """
         return self._seat_reward(batch, views), state.extra, {}
 
-    def _foresee(self, agent: AgentNetwork, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
-        """The round with advantages that also reckon with what it will do to the others; here as it is. Metrics."""
-        return round_, {}
+    def _foresee(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[PPOLessons, dict[str, Array]]:
+        """With advantages that also reckon with what the update will do to the others; here as they are. Metrics."""
+        return lessons, {}
 
     def _log_probabilities(
         self, agent: AgentNetwork, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
@@ -320,14 +324,14 @@ class PPOLearner(SeatLearner[PPOState]):
         logits = views.run(agent, features)[0][:, :-1]
         return multinomial_log_probabilities(logits, avail, epsilon)
 
-    def _policy_loss(self, agent: AgentNetwork, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
-        config, mask = self.config, part.mask
-        log_pi = self._log_probabilities(agent, part.views, part.features, part.avail, epsilon)
+    def _policy_loss(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[Array, dict[str, Array]]:
+        config, mask = self.config, lessons.mask
+        log_pi = self._log_probabilities(agent, lessons.views, lessons.features, lessons.avail, epsilon)
         # What was played was legal; padding may hold an illegal action, whose logarithm is no number to reckon with.
-        log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, part.actions) - part.log_old, 0.0)
+        log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, lessons.actions) - lessons.log_old, 0.0)
         ratio = jnp.exp(log_ratio)
-        entropy = masked_mean(-(jnp.exp(log_pi) * jnp.where(part.avail, log_pi, 0.0)).sum(axis=-1), mask)
-        policy_loss = -masked_mean(clipped_surrogate(ratio, part.advantages, config.ppo_clip), mask)
+        entropy = masked_mean(-(jnp.exp(log_pi) * jnp.where(lessons.avail, log_pi, 0.0)).sum(axis=-1), mask)
+        policy_loss = -masked_mean(clipped_surrogate(ratio, lessons.advantages, config.ppo_clip), mask)
         loss = policy_loss - config.entropy_coef * entropy
         clipped = (jnp.abs(ratio - 1.0) > config.ppo_clip).astype(jnp.float32)
         metrics = {
@@ -339,10 +343,12 @@ class PPOLearner(SeatLearner[PPOState]):
         }
         return loss, metrics
 
-    def _critic_loss(self, critic: Critic, part: Round) -> Array:
-        said = critic(part.inputs, part.views.seats)
-        values = jnp.broadcast_to(said, part.views.own_last.shape)[:, :-1]
-        return masked_mean(value_error(values, part.values_old, part.targets, self.config.ppo_value_clip), part.mask)
+    def _critic_loss(self, critic: Critic, lessons: PPOLessons) -> Array:
+        said = critic(lessons.inputs, lessons.views.seats)
+        values = jnp.broadcast_to(said, lessons.views.own_last.shape)[:, :-1]
+        return masked_mean(
+            value_error(values, lessons.values_old, lessons.targets, self.config.ppo_value_clip), lessons.mask
+        )
 
 
 def clipped_surrogate(ratio: Array, advantage: Array, clip: float) -> Array:

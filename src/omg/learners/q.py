@@ -66,7 +66,7 @@ class QLearner(SeatLearner[QState]):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
-        self.kept = self.kept._replace(parts=True)
+        self.kept = self.kept._replace(portions=True)
         self.optimiser = build_optimiser(config)
         self.training: ModelTrainer[QState] = self._training()
         self.examines = self.training.examines
@@ -106,7 +106,7 @@ class QLearner(SeatLearner[QState]):
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes, in one or in parts.
+            batch: Sampled episodes, in one or in portions.
             episode: Scalar integer, episodes collected so far. The target is copied by the first update at which this
                 number has reached another multiple of `target_update_interval`.
             t_env: Scalar count, environment steps so far.

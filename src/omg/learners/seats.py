@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omg.envs.base import EnvSpec
 
 Batches = EpisodeBatch | tuple[EpisodeBatch, ...]
-"""The episodes of an update: all in one, or in parts of similar length."""
+"""The episodes of an update: all in one, or in portions of similar length."""
 
 
 class Share(NamedTuple):
@@ -163,12 +163,12 @@ class SeatLearner(Generic[State]):
 
     def shares(self, reading: Reading, batches: Batches) -> list[Share]:
         """All episodes of an update as they are learned from."""
-        parts = (batches,) if isinstance(batches, EpisodeBatch) else batches
-        masks = [loss_mask(part) for part in parts]
+        portions = (batches,) if isinstance(batches, EpisodeBatch) else batches
+        masks = [loss_mask(portion) for portion in portions]
         total = jnp.maximum(sum(mask.sum() for mask in masks), 1.0)
         return [
-            Share(part, reading.episodes(part, self.main_seats(part)), mask, mask.sum() / total)
-            for part, mask in zip(parts, masks, strict=True)
+            Share(portion, reading.episodes(portion, self.main_seats(portion)), mask, mask.sum() / total)
+            for portion, mask in zip(portions, masks, strict=True)
         ]
 
     def _seat_reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:

@@ -1,7 +1,7 @@
 """What every critic provides, the sizes it is built from, and its first layer.
 
-What a critic reads are several inputs (the state, a seat's view, who it is, ...). Some are the same for all seats; these
-are weighed once and then repeated, instead of repeating the input and weighing every copy.
+A critic reads several inputs (the state, a seat's view, who it is, ...). Some are the same for all seats; these are
+weighed once and then repeated, instead of repeating the input and weighing every copy.
 
 Letters in shapes: B episodes, T time slots, m seats, W width of a layer.
 """

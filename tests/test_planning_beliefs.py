@@ -203,7 +203,7 @@ def test_goals_are_sampled_from_the_belief() -> None:
 def test_a_planning_player_needs_only_what_everybody_sees() -> None:
     """The whole step, from the global state to actions, for two focal seats with networks of their own."""
     env, goals, games, samples = DRIFTS_ENV, DRIFTS, 4, 2
-    sizes = network_sizes(env, goals.width, filters=(3,), hidden=8)
+    sizes = network_sizes(env, goals.width, filters=(3,), hidden_dim=8)
     minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
     prior = new_outset(goals, 2, 2)
     seats = np.tile(np.asarray([2, 0], np.int32), (games, 1))

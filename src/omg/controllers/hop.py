@@ -272,7 +272,7 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
     )
     inference = kind(game, settings.inference)
     players = spec.n_agents if config.team is None else 1
-    sizes = network_sizes(game, inference.goal_dim, hidden=config.hop_hidden_dim)
+    sizes = network_sizes(game, inference.goal_dim, hidden_dim=config.hop_hidden_dim)
     keys = jax.random.split(key, players)
     models = inference.model_sizes
     minds = jax.vmap(

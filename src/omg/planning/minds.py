@@ -66,10 +66,14 @@ class Minds(eqx.Module):
     """Infers what the co-players are heading for, without its prior; None for players that infer no subgoals."""
 
 
-def network_sizes(game: GridGame[State], goal_dim: int, hidden: int = 512, **changes: tuple[int, ...]) -> PlanningSizes:
+def network_sizes(
+    game: GridGame[State], goal_dim: int, hidden_dim: int = 512, **changes: tuple[int, ...]
+) -> PlanningSizes:
     """The sizes of a game's networks; `changes` are other fields of `PlanningSizes`, e.g. `filters`."""
     view = game.map_view
-    return PlanningSizes(view.channels, view.height, view.width, view.actions, goal_dim, hidden=hidden, **changes)
+    return PlanningSizes(
+        view.channels, view.height, view.width, view.actions, goal_dim, hidden_dim=hidden_dim, **changes
+    )
 
 
 def new_minds(

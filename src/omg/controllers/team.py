@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers.base import Lineup, Memory, Player, PlayerView
+from omg.controllers.base import Foreseeing, Lineup, Memory, Player, PlayerView, acts_at_end
 from omg.controllers.draw import TeamDraw
 from omg.types import PyTree
 
@@ -141,12 +141,12 @@ class TeamPolicy(eqx.Module):
     @property
     def looks_ahead(self) -> bool:
         """Whether the learning player must be told the true subgoals before every step."""
-        return getattr(self.main, "foresight", None) is not None
+        return isinstance(self.main, Foreseeing) and self.main.foresight is not None
 
     @property
     def acts_at_end(self) -> bool:
         """Whether all players find it worth while to act where nothing follows."""
-        return all(getattr(player, "acts_at_end", True) for player in (self.main, *self.squad.kinds))
+        return all(acts_at_end(player) for player in (self.main, *self.squad.kinds))
 
     def lineup(self, memory: TeamMemory) -> Lineup:
         """Who sits where."""

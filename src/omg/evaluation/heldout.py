@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import Config, change_config
-from omg.controllers.base import Lineup, Player
+from omg.controllers.base import Lineup, ModelsOthers, Player
 from omg.controllers.draw import LEARNER, TeamDraw, TeamSlots
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
@@ -312,7 +312,7 @@ def _play(
     named = None if not jax.tree.leaves(arrays) else _AXIS
 
     # Numbers of players mean something only among the players the agent was trained with.
-    told = isinstance(getattr(agents, "opponent_model", None), IdentityModel)
+    told = isinstance(agents, ModelsOthers) and isinstance(agents.opponent_model, IdentityModel)
 
     def one(own: Player) -> EpisodeStats | Rollout:
         policy = TeamPolicy(eqx.combine(own, rest), squad, draw, tell_players=told)

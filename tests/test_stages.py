@@ -68,16 +68,16 @@ def test_a_task_that_was_interrupted_goes_on_and_its_time_adds_up(tmp_path: Path
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             Ledger(tmp_path, said.append).run(half_done)
-        record = Ledger(tmp_path).record(half_done)
-        assert record is not None
-        assert record.status == "begun"
+        note = Ledger(tmp_path).note(half_done)
+        assert note is not None
+        assert note.status == "begun"
     assert Ledger(tmp_path, said.append).run(half_done)
     assert said == ["a: begun", "a: continued", "a: continued"]
     assert len(list((tmp_path / "a").iterdir())) == 3
     assert not (tmp_path / "replaced").exists()
-    whole = Ledger(tmp_path).record(half_done)
+    whole = Ledger(tmp_path).note(half_done)
     assert whole is not None
-    assert whole.seconds > record.seconds > 0
+    assert whole.seconds > note.seconds > 0
 
 
 def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ Ledger(folder).run(Task("evaluate", "scores omg", {{}}, (table,), work))
         write_rows(table, [{"mean": 1.5}], ("mean",))
 
     again = Task("evaluate", "scores omg", {}, (table,), work)
-    record = Ledger(tmp_path).record(again)
-    assert record is not None
-    assert record.status == "begun"
+    note = Ledger(tmp_path).note(again)
+    assert note is not None
+    assert note.status == "begun"
     assert Ledger(tmp_path).run(again)
     assert read_rows(table) == [{"mean": 1.5}]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "stages"]

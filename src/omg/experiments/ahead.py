@@ -1,6 +1,6 @@
 """Tasks of a pipeline ahead of their turn: all that can be done at once, each in a process of its own.
 
-The process that has the folder decides what is begun and keeps the records; see `omg.experiments.task_process` for what
+The process that has the folder decides what is begun and keeps the notes; see `omg.experiments.task_process` for what
 the others do.
 """
 
@@ -19,7 +19,7 @@ def run_ahead(ledger: Ledger, due: Sequence[Task], jobs: int, *, anew: bool = Fa
     done sooner here, where everything is loaded.
 
     Args:
-        ledger: the records.
+        ledger: the notes.
         due: what there is still to do, or to find done, in this order.
         jobs: most processes at once.
         anew: do all of them even if they are done.

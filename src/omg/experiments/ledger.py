@@ -1,6 +1,6 @@
-"""What of a pipeline is done: one record per task, written before it begins and again when it is complete.
+"""What of a pipeline is done: one note per task, written before it begins and again when it is complete.
 
-A record holds a fingerprint of everything its task depends on. A task is skipped when its record is complete and the
+A note holds a fingerprint of everything its task depends on. A task is skipped when its note is complete and the
 fingerprint is the same, continued when it was begun with the same fingerprint, and otherwise made anew. What took long
 to make and is replaced is moved to the folder `replaced`, never deleted.
 """
@@ -23,9 +23,9 @@ from omg.components.files import read_json, write_json
 from omg.errors import UserError
 from omg.names import check_links, file_name, inside
 
-RECORDS, REPLACED, LOGS = "stages", "replaced", "logs"
+NOTES, REPLACED, LOGS = "stages", "replaced", "logs"
 PLAN_FILE, TIMES_FILE = "pipeline.yaml", "times.csv"
-_ENTRIES = (RECORDS, REPLACED, LOGS, ".lock", PLAN_FILE, TIMES_FILE)
+_ENTRIES = (NOTES, REPLACED, LOGS, ".lock", PLAN_FILE, TIMES_FILE)
 """What a pipeline has in its folder whatever its stages make there; what else is there is the user's."""
 Say = Callable[[str], None]
 
@@ -65,7 +65,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Record:
+class TaskNote:
     """What is known of a task."""
 
     fingerprint: str
@@ -74,11 +74,11 @@ class Record:
     """Wall time so far, interruptions left out."""
 
 
-_RECORD = TypeAdapter(Record)
+_NOTE = TypeAdapter(TaskNote)
 
 
 class Ledger:
-    """The records of one pipeline folder, whose tasks are read and written nowhere else."""
+    """The notes of one pipeline folder, whose tasks are read and written nowhere else."""
 
     def __init__(self, folder: Path, say: Say = lambda message: None, entries: Sequence[str] = ()) -> None:
         """Opens them.
@@ -99,16 +99,16 @@ class Ledger:
         self._begun: set[str] = set()
         self._followed: set[str] = set()
 
-    def record(self, task: Task) -> Record | None:
-        """What is known of a task; None if nothing, or if its record cannot be read."""
+    def note(self, task: Task) -> TaskNote | None:
+        """What is known of a task; None if nothing, or if its note cannot be read."""
         try:
-            return _RECORD.validate_python(read_json(self._path(task)))
+            return _NOTE.validate_python(read_json(self._path(task)))
         except (OSError, ValueError):
             return None
 
     def is_done(self, task: Task) -> bool:
         """Whether a task is complete for exactly these settings."""
-        known = self.record(task)
+        known = self.note(task)
         whole = all(path.exists() for path in task.makes)
         return known is not None and known.status == "done" and known.fingerprint == task.fingerprint and whole
 
@@ -119,7 +119,7 @@ class Ledger:
             UserError: it is not done.
         """
         if not self.is_done(task):
-            known = self.record(task)
+            known = self.note(task)
             reason = "is not done yet" if known is None or known.status == "begun" else "was done with other settings"
             raise UserError(f"{self.folder}: the stage '{task.title}' {reason}. {hint}")
 
@@ -181,11 +181,11 @@ class Ledger:
         anew = self._made_anew(task, anew)
         if not anew and self.is_done(task):
             return False
-        known = self.record(task)
+        known = self.note(task)
         goes_on = not anew and known is not None and known.fingerprint == task.fingerprint and known.status == "begun"
         if not goes_on:
             self._clear(task)
-            self._write(task, Record(task.fingerprint, "begun", 0.0))
+            self._write(task, TaskNote(task.fingerprint, "begun", 0.0))
         if task.title not in self._begun:
             self.say(f"{task.title}: {'continued' if goes_on else 'begun'}")
         self._begun.add(task.title)
@@ -193,9 +193,9 @@ class Ledger:
 
     def end(self, task: Task, seconds: float, *, done: bool) -> None:
         """Notes that work on a task that has begun is over, for good or for now, and how long it took this time."""
-        known = self.record(task)
+        known = self.note(task)
         before = known.seconds if known is not None else 0.0
-        self._write(task, Record(task.fingerprint, "done" if done else "begun", before + seconds))
+        self._write(task, TaskNote(task.fingerprint, "done" if done else "begun", before + seconds))
         if done:
             self.remade.add(task.title)
 
@@ -203,7 +203,7 @@ class Ledger:
         """Wall time of every stage that has any of `tasks`, in their order."""
         times: dict[str, float] = {}
         for task in tasks:
-            known = self.record(task)
+            known = self.note(task)
             times[task.stage] = times.get(task.stage, 0.0) + (known.seconds if known is not None else 0.0)
         return times
 
@@ -212,25 +212,25 @@ class Ledger:
         return anew and task.title not in self._begun
 
     def _path(self, task: Task) -> Path:
-        """Where the record of a task is, once it is sure that neither it nor the task's result leaves the folder."""
+        """Where the note of a task is, once it is sure that neither it nor the task's result leaves the folder."""
         *folders, name = (file_name(f"{task.stage} task", word) for word in (task.stage, *task.name.split()))
-        record = (self.folder / RECORDS).joinpath(*folders, f"{name}.json")
-        for path in () if task.title in self._followed else (record, *task.makes):
+        note = (self.folder / NOTES).joinpath(*folders, f"{name}.json")
+        for path in () if task.title in self._followed else (note, *task.makes):
             inside(self.folder, path)
         self._followed.add(task.title)
-        return record
+        return note
 
-    def _write(self, task: Task, record: Record) -> None:
+    def _write(self, task: Task, note: TaskNote) -> None:
         path = self._path(task)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, asdict(record))
+            write_json(path, asdict(note))
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
 
     def _clear(self, task: Task) -> None:
         """Makes room for a new result: old ones are moved aside or, if cheap, deleted."""
-        # Without its record a result belongs to nothing, should the process be killed while it is moved.
+        # Without its note a result belongs to nothing, should the process be killed while it is moved.
         self._path(task).unlink(missing_ok=True)
         for path in task.makes:
             if not path.exists():

@@ -1,6 +1,6 @@
 """A whole experiment from one small file: pool, prior, training, evaluation, adaptation, report.
 
-The stages are made of tasks (one per agent where there are several), each with a record of what it was made from; see
+The stages are made of tasks (one per agent where there are several), each with a note of what it was made from; see
 `omg.experiments.stages`. Running a pipeline again does what is missing, continues what was interrupted, and makes anew
 what has changed together with everything that depends on it.
 """
@@ -143,7 +143,7 @@ def run_pipeline(
 
 
 def do_task(folder: Path, title: str) -> None:
-    """Does one task for the process that has the folder, which wrote the plan and keeps the records.
+    """Does one task for the process that has the folder, which wrote the plan and keeps the notes.
 
     Raises:
         UserError: the plan there does not belong to what was begun.
@@ -152,8 +152,8 @@ def do_task(folder: Path, title: str) -> None:
     ledger = Ledger(checked.folder, entries=_ENTRIES)
     tasks = plan_tasks(Workplace(checked, folder, ledger, Console(), quiet=False, jobs=1))
     task = next((task for task in tasks if task.title == title), None)
-    record = None if task is None else ledger.record(task)
-    if task is None or record is None or record.fingerprint != task.fingerprint:
+    note = None if task is None else ledger.note(task)
+    if task is None or note is None or note.fingerprint != task.fingerprint:
         raise UserError(f"{folder / PLAN_FILE} has changed since this pipeline was started. Start it again.")
     if not task.costly:  # A run does so by itself, its own way.
         prepare(use_cuda=True)

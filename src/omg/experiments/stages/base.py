@@ -1,7 +1,7 @@
 """What a stage of a pipeline is: keys of the plan, what cannot be run, tasks, how each is done, and what is shown.
 
 A stage is one class in one file here, with its section of the plan above it, and one field of
-`omg.experiments.plan.Plan` that names both. Everything else (reading plans, checking them, records, doing what is
+`omg.experiments.plan.Plan` that names both. Everything else (reading plans, checking them, notes, doing what is
 missing, processes of their own, `--from` and `--only`) walks the fields of `Plan` and knows no stage by name.
 """
 

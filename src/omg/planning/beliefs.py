@@ -3,15 +3,15 @@
 Within an episode, `b(g) <- b(g) * pi(a | s, g)`, normalised. Goals that are gone have no share; when nothing is left of
 a belief, it starts again, all existing goals alike.
 
-Between episodes the *outset*, chances of outcomes, follows what each co-player did:
-`p <- alpha * p + (1 - alpha) * [outcome]`. Where the outcome is the goal reached (stag_hunt), the outset is the belief
-that an episode opens with. Where it is the number n of goals reached (snowdrift), what is left is not enough for
+Between episodes the *outset*, chances of achievements, follows what each co-player did:
+`p <- alpha * p + (1 - alpha) * [achievement]`. Where it is the goal reached (stag_hunt), the outset is the belief that
+an episode opens with. Where it is the number n of goals reached (snowdrift), what is left is not enough for
 everybody: of the numbers `m = n - k` that the co-players may still reach, drawn from `P(n | n >= k)` of each, only
 those count that add up to no more than what is left. A player goes on with the chance that its `m > 0`, shared
 equally by the goals that exist, and the rest is on being after nothing.
 
 Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
-P outcomes of an episode, K samples.
+P achievements of an episode, K samples.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def still_to_come(outset: Array, done: Array) -> tuple[Array, Array]:
 def going_on(more: Array, left: Array) -> Array:
     """The chance of each of J players to reach one more goal, when all of them together reach no more than are left.
 
-    Where the players' habits leave no such outcome, each is judged by itself.
+    Where the players' habits leave no such numbers, each is judged by itself.
 
     Args:
         more: [..., J, P], from `still_to_come`.
@@ -242,18 +242,18 @@ def sample_goals(belief: Array, codes: Array, samples: int, key: Array) -> Array
 
 
 def new_outset(goals: GoalSet[State], *lead: int) -> Array:
-    """All outcomes alike: [*lead, P], e.g. `new_outset(goals, m, J)`."""
-    return jnp.full((*lead, goals.outcomes), 1.0 / goals.outcomes)
+    """All achievements alike: [*lead, P], e.g. `new_outset(goals, m, J)`."""
+    return jnp.full((*lead, goals.achievements), 1.0 / goals.achievements)
 
 
-def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array, outcome: Array) -> Array:
+def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array, achievement: Array) -> Array:
     """Follows what co-players did in E episodes, one after the other.
 
     Args:
         goals: of the game.
         settings: static.
         outset: [..., P].
-        outcome: [E, ...] int32, e.g. `of_others(Hindsight.outcome, seats)` [E, m, J]; -1 where nothing was learned.
+        achievement: [E, ...] int32, e.g. `of_others(Hindsight.achievement, seats)` [E, m, J]; -1: nothing was learned.
 
     Returns:
         [..., P]; unchanged where `settings.between` is off.
@@ -263,7 +263,7 @@ def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array,
     alpha = goals.alpha if settings.alpha is None else settings.alpha
 
     def learn(outset: Array, seen: Array) -> tuple[Array, None]:
-        moved = alpha * outset + (1 - alpha) * jax.nn.one_hot(seen, goals.outcomes)
+        moved = alpha * outset + (1 - alpha) * jax.nn.one_hot(seen, goals.achievements)
         return jnp.where(seen[..., None] >= 0, moved, outset), None
 
-    return jax.lax.scan(learn, outset, outcome)[0]
+    return jax.lax.scan(learn, outset, achievement)[0]

@@ -31,7 +31,7 @@ from omg.planning.minds import Minds, SubgoalJudge, Trace
 
 
 class SubgoalFollowing(ActionInference[State]):
-    """Inferred subgoals (`Inference`); every step of an episode is learned from, and there are no outcomes."""
+    """Inferred subgoals (`Inference`); every step of an episode is learned from, and there are no achievements."""
 
     infers_subgoals: ClassVar[bool] = True
     turns = False

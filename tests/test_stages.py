@@ -1,4 +1,4 @@
-"""The records of a pipeline: what is done, what was begun and goes on, and what is made anew."""
+"""The ledger of a pipeline: what is done, what was begun and goes on, and what is made anew."""
 
 from __future__ import annotations
 

@@ -241,8 +241,8 @@ def _run(
 
         folder.set_status("running")
         stop.tell, stop.last_words = reporter.say, interrupted
-        if program.adapters:
-            save_maps(folder.path, program.adapters)
+        if program.obs_adapters:
+            save_maps(folder.path, program.obs_adapters)
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
         if isinstance(program.env, Described) and program.env.about:

@@ -216,7 +216,7 @@ class Trainer:
         lines: list[str] = []
         if self.config.learner_part.infers_subgoals:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
-        lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.adapters.items()]
+        lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.obs_adapters.items()]
         if program.learned is not None:
             lines.append(f"init_from: besides the agent, the learner goes on with its {about_learner(program.learned)}")
         if program.team is None:

@@ -59,7 +59,7 @@ class ReportStage(Stage):
         write_report(self.checked, self.place.ledger.seconds(before), command)
 
 
-class Question(NamedTuple):
+class ReportQuestion(NamedTuple):
     """What the verdict is about."""
 
     metric: str
@@ -67,7 +67,7 @@ class Question(NamedTuple):
     baselines: tuple[str, ...]
 
 
-def question_of(plan: Plan, env: Env, agents: Sequence[str]) -> Question:
+def question_of(plan: Plan, env: Env, agents: Sequence[str]) -> ReportQuestion:
     """Metric, agent and baselines of the verdict.
 
     Raises:
@@ -97,7 +97,7 @@ def question_of(plan: Plan, env: Env, agents: Sequence[str]) -> Question:
             f"report.baselines: got {given}; expected one or more agents other than {agent}. There are: "
             f"{', '.join(known)}."
         )
-    return Question(metric, agent, tuple(baselines))
+    return ReportQuestion(metric, agent, tuple(baselines))
 
 
 def _check_compared(checked: CheckedPlan) -> None:

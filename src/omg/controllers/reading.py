@@ -61,7 +61,7 @@ class SeatViews(NamedTuple):
         return values if self.seats is None or values.shape[2] == m else take_seats(values, self.seats[:, 0])
 
     def remember(self, agent: AgentNetwork, gates_in: Array) -> Array:
-        """An agent's recurrent states after every slot, [B, T+1, m, W], from its embedded inputs [B, T+1, m, G]."""
+        """An agent's recurrent states after every slot, [B, T+1, m, W], from its embedded inputs [B, T+1, m, W2]."""
         batch, _, m = self.own_last.shape
         return agent.unroll(gates_in, agent.initial(batch, m), None if self.seats is None else self.seats[:, 0])
 

@@ -1,6 +1,6 @@
 """Two teams against each other: every player of one list in all seats of a side, every player of another opposite.
 
-Letters in shapes: L and R players on the left and on the right of the table, P = L x R pairings, E battles per pairing,
+Letters in shapes: E battles per pairing of a player on the left of the table with one on the right,
 B battles in one call, A seats of a side.
 """
 
@@ -45,7 +45,7 @@ class Contender(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What happened in all battles of all pairings, arrays [L, R, E]."""
+    """What happened in all battles of all pairings, arrays [left, right, E]."""
 
     won: np.ndarray
     """bool, the left team won."""
@@ -58,7 +58,7 @@ class Results(NamedTuple):
 
 
 def pairing_order(left: int, right: int) -> np.ndarray:
-    """All pairings [P, 2] in an order in which every stretch has all players of both lists about equally often.
+    """All pairings [pairings, 2] in an order in which every stretch has all players of both lists about equally often.
 
     A call of the program then has as few places for every player as possible.
     """

@@ -169,7 +169,7 @@ def influence_of(log_p: Array, pi: Array, own: Array, counts: Array) -> Array:
     """How far an action moved what the others are expected to do, away from what they would do on average over it.
 
     Args:
-        log_p: [..., U, A-1, V], logarithms of the probabilities of each other's V actions after each own action.
+        log_p: [..., U, A-1, U'], logarithms of the probabilities of each other's U' actions after each own action.
         pi: [..., U], probabilities that the own action was drawn with.
         own: [..., U], the own action as one-hot.
         counts: [..., A-1], weight of each other: 0 leaves it out.

@@ -247,7 +247,7 @@ class PPOLearner(SeatLearner[PPOState]):
         return CRITICS[name].build(sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
-        """The episodes of each gradient step, [epochs * parts, episodes of a part]."""
+        """The episodes of each gradient step, [epochs * minibatches, episodes of each]."""
         config = self.config
         if config.ppo_minibatches == 1:
             return jnp.zeros((config.ppo_epochs, 0), jnp.int32)

@@ -1,7 +1,7 @@
 """`qtran_learner`: QTRAN-base. A joint value learned without limits, and the seats' values made to agree with it.
 
 With h the agents' recurrent states, q_i their values, a the joint action that was taken, ā the seats' own best legal
-ones, [x] a value without gradient and ' the target networks:
+ones, [...] a value without gradient and ' the target networks:
 
     td_t   = Q_jt(s_t, h_t, a_t) - [r_t + gamma (1 - terminated_t) Q'_jt(s_{t+1}, h'_{t+1}, ā_{t+1})]
     opt_t  = sum_i q_i(ā_t) - [Q_jt(s_t, h_t, ā_t)] + V_jt(s_t)

@@ -11,7 +11,7 @@ those count that add up to no more than what is left. A player goes on with the 
 equally by the goals that exist, and the rest is on being after nothing.
 
 Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
-P achievements of an episode, K samples.
+K samples.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def opening(goals: GoalSet[State], settings: BeliefSettings, outset: Array, exis
     Args:
         goals: of the game.
         settings: static.
-        outset: [..., J, P].
+        outset: [..., J, achievements].
         exists: [..., J, G] bool.
         done: [..., J] integers, goals that each co-player has reached in this episode.
 
@@ -100,7 +100,7 @@ def goals_from_counts(outset: Array, exists: Array, done: Array) -> Array:
     """From how many goals players reach in an episode to which they are after now; see the module's text.
 
     Args:
-        outset: [..., J, P], chances of reaching 0, 1, ... P - 1 goals.
+        outset: [..., J, achievements], chances of reaching 0, 1, ... goals.
         exists: [..., J, G] bool, the last being after nothing.
         done: [..., J] integers, reached so far.
 
@@ -117,11 +117,11 @@ def goals_from_counts(outset: Array, exists: Array, done: Array) -> Array:
 
 
 def still_to_come(outset: Array, done: Array) -> tuple[Array, Array]:
-    """How many more goals a player that has reached `done` [...] will reach, from its outset [..., P].
+    """How many more goals a player that has reached `done` [...] will reach, from its outset [..., achievements].
 
     Returns:
-        chances of 0, 1, ... P - 1 more, [..., P]; and whether the outset holds `done` for possible at all, [...] bool:
-        where it does not, none is to come.
+        chances of 0, 1, ... more, [..., achievements]; and whether the outset holds `done` for possible at all, [...]
+        bool: where it does not, none is to come.
     """
     size = outset.shape[-1]
     number = done[..., None] + jnp.arange(size)
@@ -137,7 +137,7 @@ def going_on(more: Array, left: Array) -> Array:
     Where the players' habits leave no such numbers, each is judged by itself.
 
     Args:
-        more: [..., J, P], from `still_to_come`.
+        more: [..., J, achievements], from `still_to_come`.
         left: [...] integers.
 
     Returns:
@@ -167,7 +167,7 @@ def begin(goals: GoalSet[State], settings: BeliefSettings, outset: Array, state:
     Args:
         goals: of the game.
         settings: static.
-        outset: broadcastable to [N, m, J, P], from `new_outset` or `learn_outset`.
+        outset: broadcastable to [N, m, J, achievements], from `new_outset` or `learn_outset`.
         state: the first positions, leaves [N, ...].
         seats: [N, m] focal seats.
     """
@@ -192,7 +192,7 @@ def follow(
     Args:
         goals: of the game.
         settings: static.
-        outset: broadcastable to [N, m, J, P].
+        outset: broadcastable to [N, m, J, achievements].
         beliefs: from `begin` or `follow`.
         likelihood: [N, m, J, G], see `goals.goal_likelihoods`; not used where `settings.within` is off.
         before: the positions in which `actions` were played, leaves [N, ...].
@@ -242,7 +242,7 @@ def sample_goals(belief: Array, codes: Array, samples: int, key: Array) -> Array
 
 
 def new_outset(goals: GoalSet[State], *lead: int) -> Array:
-    """All achievements alike: [*lead, P], e.g. `new_outset(goals, m, J)`."""
+    """All achievements alike: [*lead, achievements], e.g. `new_outset(goals, m, J)`."""
     return jnp.full((*lead, goals.achievements), 1.0 / goals.achievements)
 
 
@@ -252,11 +252,11 @@ def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array,
     Args:
         goals: of the game.
         settings: static.
-        outset: [..., P].
+        outset: [..., achievements].
         achievement: [E, ...] int32, e.g. `of_others(Hindsight.achievement, seats)` [E, m, J]; -1: nothing was learned.
 
     Returns:
-        [..., P]; unchanged where `settings.between` is off.
+        [..., achievements]; unchanged where `settings.between` is off.
     """
     if not settings.between:
         return outset

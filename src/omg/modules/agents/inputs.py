@@ -80,7 +80,7 @@ class InputAgent(eqx.Module):
     sizes: AgentSizes = eqx.field(static=True)
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `AgentNetwork.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
+        """See `AgentNetwork.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, W2]."""
         check_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
         return self.activate(x if features is None else x + self.weigh_features(features))
@@ -95,4 +95,4 @@ class InputAgent(eqx.Module):
 
     @abstractmethod
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., W1] -> [..., G]; see `AgentNetwork.activate`."""
+        """[..., W1] -> [..., W2]; see `AgentNetwork.activate`."""

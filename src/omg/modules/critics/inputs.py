@@ -1,7 +1,7 @@
 """Feed-forward networks over several inputs: one for all seats, or one for every seat.
 
-They say anything about a seat that can be said in K numbers: what the game is worth to it, what each of its actions
-is worth, what the others will do next. Letters in shapes: m seats, A seats of the game, K outputs, W width of a layer.
+They say anything about a seat that can be said in some numbers: what the game is worth to it, what each of its actions
+is worth, what the others will do next. Letters in shapes: m seats, A seats of the game, W width of a layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class InputsNetwork(eqx.Module):
     fc2: Linear
     """[W, second width]."""
     value: Linear
-    """[second width, K]."""
+    """[second width, outputs]."""
     sizes: CriticSizes = eqx.field(static=True)
 
     def __init__(self, sizes: CriticSizes, outputs: int, *, key: Array):
@@ -43,7 +43,7 @@ class InputsNetwork(eqx.Module):
         self.value = Linear(second, outputs, key=keys[2])
 
     def __call__(self, inputs: Sequence[Array]) -> Array:
-        """Inputs [..., width], which broadcast against each other but for their widths -> [..., K]."""
+        """Inputs [..., width], which broadcast against each other but for their widths -> [..., outputs]."""
         encoded = (self.encoder(inputs[0]), *inputs[1:])
         hidden = jax.nn.relu(weigh_inputs(self.fc1, self._encoded_sizes(), encoded))
         return self.value(jax.nn.relu(self.fc2(hidden)))
@@ -77,7 +77,7 @@ class SeatNetworks(eqx.Module):
             seats: Integers that broadcast to [..., m]; None for all seats in their order.
 
         Returns:
-            [..., m, K].
+            [..., m, outputs].
         """
         if self.n_agents is None:
             return self.networks(inputs)

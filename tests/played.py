@@ -12,7 +12,7 @@ import numpy as np
 from omg.components import EpisodeBatch
 from omg.config import Config, parse_config
 from omg.controllers.basic import BasicMAC
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.envs.base import EnvSpec
 from omg.learners.q import QLearner, QState
 from omg.modules.opponent_models.prior import InputStatistics, Prior
@@ -27,9 +27,9 @@ SEATS = (0, 2, 1, 2)
 """Where the algorithm that learns sits in the episodes of a team."""
 PARTNERS = 2
 
-ONE_SEAT = TeamDraw((TeamPart(2, (0, 1)), TeamPart(1, ())))
+ONE_SEAT = TeamDraw((TeamSlots(2, (0, 1)), TeamSlots(1, ())))
 """A team in which one seat learns."""
-TWO_SEATS = TeamDraw((TeamPart(1, ()), TeamPart(1, (0, 1)), TeamPart(1, ())))
+TWO_SEATS = TeamDraw((TeamSlots(1, ()), TeamSlots(1, (0, 1)), TeamSlots(1, ())))
 """A team in which two seats learn that are not neighbours in its name."""
 
 

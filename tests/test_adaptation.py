@@ -23,7 +23,7 @@ from omg.experiments.adaptation.schooling import Schooling, fit, of_seat
 from omg.experiments.adaptation.scores import adaptation_curve, adaptation_summary, courses
 from omg.experiments.adaptation.setup import Entrant, adaptation_config, gather_teams, load_entrant
 from omg.experiments.ledger import Ledger
-from omg.experiments.pipeline import plan_parts
+from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import parse_plan, read_plan
 from omg.experiments.plan_check import check_plan
 from omg.experiments.stages import Workplace
@@ -384,7 +384,7 @@ def test_only_what_a_key_is_about_is_done_again_in_a_pipeline(tmp_path: Path) ->
     def prints(*words: str) -> dict[str, str]:
         checked = check_plan(read_plan("stag_hunt_quick", words), tmp_path)
         place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1)
-        return {part.name: part.fingerprint for part in plan_parts(place) if part.stage == "adapt"}
+        return {task.name: task.fingerprint for task in plan_tasks(place) if task.stage == "adapt"}
 
     still = ["adaptation.variants.still.agent=hop", "adaptation.variants.still.hop_belief_between=false"]
     before = prints(*still)

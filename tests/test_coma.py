@@ -225,7 +225,7 @@ def test_nothing_behind_the_last_view_counts():
 def test_the_critic_sees_the_others_actions_and_not_the_own():
     learner, _ = learner_for()
     state, batch = drawn_networks(learner, NETWORKS), legal_episodes()
-    judge = fast_jit(lambda batch: state.critic(learner._critic_parts(batch, state.mac.reading.episodes(batch))))
+    judge = fast_jit(lambda batch: state.critic(learner._critic_inputs(batch, state.mac.reading.episodes(batch))))
     before = np.asarray(judge(batch))
     assert before.shape == (B, T + 1, A, U)
     other = np.array(batch.actions)

@@ -13,7 +13,7 @@ from jax import Array
 
 from hunted import GAME, GAMES, SEATS, STEPS, episodes
 from omg.config import resolve
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.hop import HOPMac
 from omg.envs import make_env
 from omg.envs.grid import STAY
@@ -56,12 +56,12 @@ def lessons() -> tuple[Any, Any]:
 
 
 def test_every_seat_learns_from_its_own_view_and_search() -> None:
-    found, outcome = lessons()
+    found, achievement = lessons()
     batch, mac = episodes(), started()[1].mac
     seen = np.asarray(jax.jit(mac.game.map_view.maps)(batch.obs[:, :-1]))
     policy = batch.records["search_policy"]
     rewards = batch.reward[:, :-1]
-    assert outcome.shape == (GAMES, SEATS, SEATS - 1)
+    assert achievement.shape == (GAMES, SEATS, SEATS - 1)
     for seat in range(SEATS):
         maps = np.asarray(found.maps[seat]).reshape(GAMES, STEPS, *found.maps.shape[2:])
         filled = np.asarray(batch.filled[:, :-1])
@@ -176,9 +176,9 @@ def test_updates_lower_the_loss_and_the_prior_follows_outcomes() -> None:
     assert losses[-1] < losses[0] - 0.2
     assert 0 < float(metrics["grad_norm"]) < 1e3
     assert int(after.updates) == 12
-    outcome = np.asarray(lessons()[1])
+    achievement = np.asarray(lessons()[1])
     expected = np.full((SEATS, SEATS - 1, 2), 0.5)
-    for episode in outcome.tolist() * 12:
+    for episode in achievement.tolist() * 12:
         for seat in range(SEATS):
             for other, seen in enumerate(episode[seat]):
                 if seen >= 0:
@@ -188,7 +188,7 @@ def test_updates_lower_the_loss_and_the_prior_follows_outcomes() -> None:
 
 
 def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
-    team = TeamDraw((TeamPart(2, (0, 1)), TeamPart(1, ())))
+    team = TeamDraw((TeamSlots(2, (0, 1)), TeamSlots(1, ())))
     made = learner("2pool1hop", team)
     state = jax.eval_shape(made.init, jax.random.PRNGKey(0))
     assert state.mac.prior.shape == (1, SEATS - 1, 2)
@@ -196,13 +196,13 @@ def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     whole = episodes()
     batch = whole._replace(seat=seat, records={"search_policy": whole.records["search_policy"][:, :, :1]})
     mac: HOPMac = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state.mac)
-    found, outcome = jax.device_get(jax.jit(lambda batch: made._lessons(mac, batch))(batch))
-    every, every_outcome = lessons()
+    found, achievement = jax.device_get(jax.jit(lambda batch: made._lessons(mac, batch))(batch))
+    every, every_achievement = lessons()
     for game in range(GAMES):
         rows = slice(game * STEPS, (game + 1) * STEPS)
         for name in ("maps", "returns", "actions", "goal", "known"):
             np.testing.assert_array_equal(getattr(found, name)[0, rows], getattr(every, name)[seat[game], rows])
-        np.testing.assert_array_equal(outcome[game, 0], every_outcome[game, seat[game]])
+        np.testing.assert_array_equal(achievement[game, 0], every_achievement[game, seat[game]])
 
 
 # -------------------------------------------------------------------------------------------------- what is measured

@@ -12,7 +12,7 @@ import pytest
 
 from hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, there
 from omg.config import resolve
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.envs import make_env
 from omg.envs.grid import GridGame
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
@@ -262,7 +262,7 @@ def test_turned_episodes_are_played_by_the_same_rules() -> None:
 
 
 def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
-    team = TeamDraw((TeamPart(2, (0, 1)), TeamPart(1, ())))
+    team = TeamDraw((TeamSlots(2, (0, 1)), TeamSlots(1, ())))
     made = learner("2pool1hop_plus", team)
     assert made.controls == ("zero", "shuffled")
     state = jax.eval_shape(made.init, KEY)

@@ -14,7 +14,7 @@ from omg.components import EpisodeBatch
 from omg.controllers import build_mac
 from omg.controllers.base import PlayerView
 from omg.controllers.basic import BasicMAC
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
 from omg.modules.opponent_models import OPPONENT_MODELS
@@ -75,7 +75,7 @@ def test_every_slot_of_played_games_has_its_inference():
     mac = drawn(jax.eval_shape(lambda: build_mac(settings, env.spec, KEY)), 0)
     other = drawn(jax.eval_shape(lambda: build_mac(config(), env.spec, KEY)), 1)
     squad, _ = build_squad([other])
-    draw = TeamDraw((TeamPart(seats - 1, (0,)), TeamPart(1, ())))
+    draw = TeamDraw((TeamSlots(seats - 1, (0,)), TeamSlots(1, ())))
     team = TeamPolicy(mac, squad, draw)
     batch = fast_jit(lambda key: play_episodes(env, team, key, games, 1.0).batch)(KEY)
     noted = np.asarray(batch.records["infer_mu"])

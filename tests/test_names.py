@@ -14,7 +14,7 @@ from omg.config import resolve, write_yaml
 from omg.config.layers import member_config
 from omg.envs.adapters.smac import make_starcraft
 from omg.envs.battle import BattleArgs
-from omg.experiments.ledger import Ledger, Part
+from omg.experiments.ledger import Ledger, Task
 from omg.experiments.plan import STAGES, parse_plan, read_plan
 from omg.experiments.pool import copy_pool
 from omg.experiments.processes import Job, run_jobs
@@ -82,22 +82,22 @@ def test_labels_of_a_plan_are_file_names(given: str) -> None:
         assert refusal(lambda values=values: parse_plan(values)).startswith(key)
 
 
-def make(folder: Path, name: str, *makes: Path) -> Part:
-    return Part("train", name, {}, makes or (folder / "result",), lambda: write_text(folder / "result", "new"))
+def make(folder: Path, name: str, *makes: Path) -> Task:
+    return Task("train", name, {}, makes or (folder / "result",), lambda: write_text(folder / "result", "new"))
 
 
 def test_the_records_of_an_experiment_stay_in_its_folder(tmp_path: Path) -> None:
     folder, outside = tmp_path / "experiment", tmp_path / "outside"
     folder.mkdir()
     outside.write_text("mine")
-    for part in (
+    for task in (
         make(folder, "../../../outside"),
         make(folder, "/outside"),
         make(folder, "omg", outside),
         make(folder, "omg", folder / ".." / "outside"),
     ):
         for act in (Ledger(folder).run, Ledger(folder).is_done, Ledger(folder).record):
-            refusal(lambda part=part, act=act: act(part))
+            refusal(lambda task=task, act=act: act(task))
     assert outside.read_text() == "mine"
     assert not list(folder.rglob("*.json"))
 

@@ -90,7 +90,7 @@ def test_without_the_state_an_agent_acts_as_with_it(env: Env, seeing: Path, adap
 def test_a_map_is_kept_and_checked(
     seeing: Path, adapted: tuple[Any, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapting, "fit_adapter", lambda *given: pytest.fail("fitted twice"))
+    monkeypatch.setattr(adapting, "fit_obs_adapter", lambda *given: pytest.fail("fitted twice"))
     said: list[str] = []
     again = omg.load(seeing, obs_adapter="learn", say=said.append)
     assert said[0].endswith(f"; from {seeing}")
@@ -196,7 +196,9 @@ def test_a_team_of_players_that_estimate_the_state(
     assert fitted is not None
     # The frozen players play as if they saw the state.
     raw = [agent.policy if hasattr(agent := pool.load(member.name), "policy") else agent for member in pool]
-    mapped = [player if index == 2 else adapting.adapt_mac(player, fitted.adapter) for index, player in enumerate(raw)]
+    mapped = [
+        player if index == 2 else adapting.adapt_mac(player, fitted.obs_adapter) for index, player in enumerate(raw)
+    ]
     first, second = (games(env, squad_policy(build_squad(players)[0], 2)) for players in (raw, mapped))
     np.testing.assert_array_equal(first.actions, second.actions)
 
@@ -219,12 +221,12 @@ def test_a_prior_over_states_becomes_one_over_observations(env: Env, results: Pa
     rng = np.random.default_rng(0)
     seen, subgoal = jnp.asarray(rng.normal(2, 1, (5, 3, 9)), jnp.float32), jnp.asarray(rng.normal(size=(5, 4)))
     seats = jnp.zeros((5, 3), int)
-    there, back = maps["prior"].adapter, maps["prior_back"].adapter
+    there, back = maps["prior"].obs_adapter, maps["prior_back"].obs_adapter
     expected = (*prior.encode(there(seen, seats)), back.everywhere(prior.decode(subgoal)))
     for one, other in zip((*changed_prior.encode(seen), changed_prior.decode(subgoal)), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
     program = Program(team_config(results, "iql_omg", prior_path=str(tmp_path / "prior"), obs_adapter="learn"))
-    assert set(program.adapters) == {"prior", "prior_back"}
+    assert set(program.obs_adapters) == {"prior", "prior_back"}
     assert not program.learner.learns_prior
     np.testing.assert_array_equal(program.prior.encoder[0].weight, changed_prior.encoder[0].weight)
 

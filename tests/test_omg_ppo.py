@@ -87,7 +87,7 @@ def test_the_selector_takes_the_state_that_the_critic_values_most(changes: dict[
 
     codes = np.asarray(encoded[0])
     judge = fast_jit(
-        lambda features: state.critic(learner.critic_parts(batch, views, reading.features(model, views, features)))
+        lambda features: state.critic(learner.critic_inputs(batch, views, reading.features(model, views, features)))
     )
     optimistic, conservative = best("optimistic"), best("conservative")
     for b, length in enumerate(LENGTHS):

@@ -17,7 +17,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
 from omg.config import parse_config
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.learners import build_learner
 from omg.learners.omg import OMGLearner
 from omg.learners.q import QState
@@ -27,7 +27,7 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "omg_in_one_file.py"
 KEY = jax.random.key(5)
 LENGTHS, ENDED = np.array([6, 6, 4, 1]), np.array([False, True, True, False])
 """Cut at the limit, ended in the last step, ended early, cut early."""
-TEAM = TeamDraw((TeamPart(1, ()), TeamPart(1, (0, 1))))
+TEAM = TeamDraw((TeamSlots(1, ()), TeamSlots(1, (0, 1))))
 """The learner in the first seat, a partner in the other."""
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

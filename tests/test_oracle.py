@@ -11,7 +11,7 @@ import pytest
 from omg.config import resolve
 from omg.controllers import build_mac
 from omg.controllers.basic import Foresight
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.oracle import foresee, try_goals
 from omg.controllers.reading import state_value
 from omg.controllers.team import TeamPolicy, build_squad
@@ -35,7 +35,7 @@ def team():
     )
     main, other = jax.jit(lambda: [build_mac(each, env.spec, jax.random.key(i)) for i, each in enumerate(configs)])()
     main, (squad, _) = main.tested(), build_squad([other])
-    return env, TeamPolicy(main, squad, TeamDraw((TeamPart(1, (0,)), TeamPart(1, ()))))
+    return env, TeamPolicy(main, squad, TeamDraw((TeamSlots(1, (0,)), TeamSlots(1, ()))))
 
 
 def with_mode(policy: TeamPolicy, mode: str) -> TeamPolicy:

@@ -79,7 +79,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 return
             job = running.pop(0)
             folder, title = job.words
-            module.do_part(Path(folder), title)
+            module.do_task(Path(folder), title)
             events.append(f"end of {title}")
             ended(title, 1.0, True)
 
@@ -182,10 +182,10 @@ def test_parts_begin_as_soon_as_what_they_need_is_done(fake: SimpleNamespace, he
 
 def test_a_part_refuses_a_plan_that_has_changed_since(fake: SimpleNamespace, tmp_path: Path) -> None:
     go(tmp_path)
-    module.do_part(tmp_path, "evaluate scores omg")
+    module.do_task(tmp_path, "evaluate scores omg")
     (tmp_path / "pipeline.yaml").write_text(write_yaml(parse_plan(changed("evaluation.episodes=5")).values()))
     for title in ("evaluate scores omg", "evaluate scores other"):
-        assert "pipeline.yaml has changed since" in refusal(lambda title=title: module.do_part(tmp_path, title))
+        assert "pipeline.yaml has changed since" in refusal(lambda title=title: module.do_task(tmp_path, title))
 
 
 def test_an_interrupted_pipeline_goes_on_where_it_stopped(fake: SimpleNamespace, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_belief_follows_bayes_rule() -> None:
     [
         # One in four never shovels; the others go for one of three drifts.
         ([0.25, 0.25, 0.25, 0.25], 0, [True, True, True], [0.25, 0.25, 0.25, 0.25]),
-        # After one drift: of the three outcomes that are left, two go on, to one of two drifts.
+        # After one drift: of the three achievements that are left, two go on, to one of two drifts.
         ([0.25, 0.25, 0.25, 0.25], 1, [False, True, True], [0.0, 1 / 3, 1 / 3, 1 / 3]),
         ([0.1, 0.0, 0.6, 0.3], 2, [True, False, False], [1 / 3, 0, 0, 2 / 3]),
         # It has never removed more than this, and stops; or it has never stopped here.
@@ -138,15 +138,15 @@ def test_ablations_switch_the_halves_of_a_belief_off() -> None:
 @pytest.mark.parametrize(("goals", "alpha"), [(STAGS, 0.995), (DRIFTS, 0.98)], ids=["stag_hunt", "snowdrift"])
 def test_the_prior_follows_outcomes_episode_by_episode(goals: Any, alpha: float) -> None:
     rng = np.random.default_rng(1)
-    size = goals.outcomes
-    outcomes = rng.integers(-1, size, (9, 2, 3))
+    size = goals.achievements
+    achievements = rng.integers(-1, size, (9, 2, 3))
     expected = np.full((2, 3, size), 1 / size)
-    for seen in outcomes:
+    for seen in achievements:
         for who in np.ndindex(2, 3):
             if seen[who] >= 0:
                 expected[who] = alpha * expected[who]
                 expected[who][seen[who]] += 1 - alpha
-    found = learn_outset(goals, FULL, new_outset(goals, 2, 3), jnp.asarray(outcomes))
+    found = learn_outset(goals, FULL, new_outset(goals, 2, 3), jnp.asarray(achievements))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     quick = learn_outset(goals, BeliefSettings(alpha=0.0), new_outset(goals, 1), jnp.asarray([[1]]))
     np.testing.assert_allclose(quick[0], np.eye(size)[1])
@@ -203,7 +203,7 @@ def test_goals_are_sampled_from_the_belief() -> None:
 def test_a_planning_player_needs_only_what_everybody_sees() -> None:
     """The whole step, from the global state to actions, for two focal seats with networks of their own."""
     env, goals, games, samples = DRIFTS_ENV, DRIFTS, 4, 2
-    sizes = network_sizes(env, goals.width, filters=(3,), hidden=8)
+    sizes = network_sizes(env, goals.width, filters=(3,), hidden_dim=8)
     minds = jax.jit(jax.vmap(lambda key: new_minds(sizes, 3, key)))(jax.random.split(jax.random.key(0), 2))
     prior = new_outset(goals, 2, 2)
     seats = np.tile(np.asarray([2, 0], np.int32), (games, 1))

@@ -108,7 +108,7 @@ def test_goals_of_snowdrift_are_its_drifts_or_none() -> None:
     states, _, actions, _, env = played("snowdrift")
     goals = env.goals()
     state = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), states)
-    assert (goals.count, goals.width, goals.alpha, goals.idle, goals.outcomes) == (5, 17, 0.98, 16, 5)
+    assert (goals.count, goals.width, goals.alpha, goals.idle, goals.achievements) == (5, 17, 0.98, 16, 5)
     np.testing.assert_array_equal(goals.exists(state)[:, :4], state.drift_left)
     assert goals.exists(state)[:, 4].all()
     np.testing.assert_array_equal(goals.codes(state)[:, :4], state.drift)
@@ -145,8 +145,10 @@ def test_hindsight_labels_each_step_with_what_was_reached_next(name: str) -> Non
         length = int(cut[episode].sum())
         for seat in range(3):
             happened = [(t, int(codes[episode, t, seat])) for t in range(length) if codes[episode, t, seat] >= 0]
-            expected_outcome = len(happened) if name == "snowdrift" else max([code for _, code in happened], default=-1)
-            assert int(found.outcome[episode, seat]) == expected_outcome
+            expected_achievement = (
+                len(happened) if name == "snowdrift" else max([code for _, code in happened], default=-1)
+            )
+            assert int(found.achievement[episode, seat]) == expected_achievement
             for step in range(25):
                 coming = [code for t, code in happened if t >= step]
                 known = step < length and bool(coming)
@@ -159,7 +161,7 @@ def test_hindsight_labels_each_step_with_what_was_reached_next(name: str) -> Non
     assert unknown > 0
     assert name == "stag_hunt" or idle > 0
     # Labels are codes, so it does not matter how pieces are numbered.
-    for part in ("code", "known", "outcome"):
+    for part in ("code", "known", "achievement"):
         np.testing.assert_array_equal(getattr(found, part), getattr(from_views, part))
 
 

@@ -28,7 +28,7 @@ from omg.modules.planning.spread import SpreadTrunk
 from omg.planning.goals import goal_likelihoods
 from omg.planning.minds import GoalJudge, Judgement, network_sizes, new_minds, renewed, where_wanted
 
-SIZES = PlanningSizes(channels=3, height=4, width=5, n_actions=6, goal_dim=4, filters=(2, 3, 4), hidden=7)
+SIZES = PlanningSizes(channels=3, height=4, width=5, n_actions=6, goal_dim=4, filters=(2, 3, 4), hidden_dim=7)
 ROWS = 6
 
 
@@ -150,7 +150,7 @@ def test_a_search_on_a_cpu_that_multiplies_bfloat16_has_light_networks(
 @pytest.mark.parametrize(("height", "width", "cut"), [(3, 2, [(0, 2)]), (4, 5, [(0, 2), (2, 5)]), (2, 7, None)])
 def test_light_networks_say_the_same(height: int, width: int, cut: list[tuple[int, int]] | None) -> None:
     assert pieces(width) == (cut or [(0, 2), (2, 4), (4, 7)])
-    sizes = PlanningSizes(5, height, width, 4, filters=(4, 6), hidden=16)
+    sizes = PlanningSizes(5, height, width, 4, filters=(4, 6), hidden_dim=16)
     maps = np.random.default_rng(0).random((2, 9, 5, height, width)) < 0.4
     time = np.linspace(0, 1, 18, dtype=np.float32).reshape(2, 9)
     own = made(lambda: PolicyValueNetwork(sizes, key=jax.random.key(0)))
@@ -163,7 +163,7 @@ def test_light_networks_say_the_same(height: int, width: int, cut: list[tuple[in
 def test_published_sizes_are_the_defaults() -> None:
     env = make_env("stag_hunt")
     sizes = network_sizes(env, 2)
-    assert (sizes.filters, sizes.hidden) == ((16, 32, 32), 512)
+    assert (sizes.filters, sizes.hidden_dim) == ((16, 32, 32), 512)
     shapes = jax.eval_shape(lambda: new_minds(sizes, 4, jax.random.key(0)))
     assert [kernel.shape for kernel in shapes.own.trunk.kernels] == [(3, 3, 7, 16), (3, 3, 16, 32), (3, 3, 32, 32)]
     assert shapes.own.trunk.dense.weight.shape == (64 * 32, 512)
@@ -262,7 +262,7 @@ def test_networks_see_the_map_of_the_focal_seat() -> None:
 def test_likelihoods_are_the_chances_of_what_was_done() -> None:
     env = make_env("snowdrift", size=4, players=3, drifts=2)
     goals = env.goals()
-    sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
+    sizes = network_sizes(env, goals.width, filters=(2,), hidden_dim=5)
     minds = made(lambda: jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2)))
     games = 4
     state = jax.jit(env.start, static_argnums=1)(jax.random.key(1), games)
@@ -331,7 +331,7 @@ def test_answers_are_computed_only_where_they_are_wanted(wanting: int) -> None:
 def test_the_judge_asks_each_seats_own_networks() -> None:
     env = make_env("stag_hunt", size=4, players=3, blocks=0)
     goals = env.goals()
-    sizes = network_sizes(env, goals.width, filters=(2,), hidden=5)
+    sizes = network_sizes(env, goals.width, filters=(2,), hidden_dim=5)
     minds = made(lambda: jax.vmap(lambda key: new_minds(sizes, 3, key))(jax.random.split(jax.random.key(0), 2)))
     rows = 40
     state = jax.jit(env.start, static_argnums=1)(jax.random.key(1), rows)

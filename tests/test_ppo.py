@@ -285,7 +285,7 @@ def test_moving_the_scale_changes_nothing_that_the_critic_says():
     learner, _ = learner_for()
     critic, batch = drawn_networks(learner, NETWORKS).critic, legal_episodes()
     views = drawn_networks(learner, NETWORKS).mac.reading.episodes(batch)
-    parts = learner.critic_parts(batch, views, None)
+    inputs = learner.critic_inputs(batch, views, None)
     mask, rng = np.asarray(batch.filled[:, :-1], np.float32), np.random.default_rng(0)
     returns = [jnp.asarray(rng.normal(mean, spread, (B, T, A)), jnp.float32) for mean, spread in ((5, 2), (-30, 9))]
     empty: ValueScale = unscaled()
@@ -294,8 +294,8 @@ def test_moving_the_scale_changes_nothing_that_the_critic_says():
     assert [float(value) for value in empty.change_to(first)] == [1.0, 0.0]
     second = first.read(returns[1], mask)
     moved = rescaled(critic, *first.change_to(second))
-    assert np.abs(np.asarray(moved(parts)) - np.asarray(critic(parts))).max() > 0.1
-    np.testing.assert_allclose(second.stretch(moved(parts)), first.stretch(critic(parts)), rtol=1e-4, atol=1e-4)
+    assert np.abs(np.asarray(moved(inputs)) - np.asarray(critic(inputs))).max() > 0.1
+    np.testing.assert_allclose(second.stretch(moved(inputs)), first.stretch(critic(inputs)), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(second.stretch(second.shrink(returns[0])), returns[0], rtol=1e-4, atol=1e-4)
     counted = np.concatenate([np.asarray(returns[0])[b, : LENGTHS[b]].ravel() for b in range(B)])
     # One batch is not held back by the zeros that the statistics start from.
@@ -319,7 +319,7 @@ def test_features_enter_actor_and_critic_and_the_model_learns_by_itself(model: s
     learner, update = learner_for(ONE_SEAT, am_model=model, ppo_epochs=2)
     state = drawn_networks(learner, NETWORKS)
     batch = learner.keep(legal_episodes(team=ONE_SEAT))
-    assert state.mac.agent.sizes.feature_dim == state.critic.sizes.parts[-1] == 7
+    assert state.mac.agent.sizes.feature_dim == state.critic.sizes.widths[-1] == 7
     assert learner.controls == ("zero", "shuffled")
     end, losses = state, []
     for _ in range(4):

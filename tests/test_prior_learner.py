@@ -13,7 +13,7 @@ import pytest
 from jax import Array
 
 from omg.components import EpisodeBatch, view_mask
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.learners import build_learner
 from omg.learners.prior import PriorLearner, PriorState
 from omg.modules.opponent_models.prior import InputStatistics, Prior
@@ -37,7 +37,7 @@ from played import (
 
 D = 3
 KEY = jax.random.key(5)
-WATCHED = TeamDraw((TeamPart(A, (0, 1)),))
+WATCHED = TeamDraw((TeamSlots(A, (0, 1)),))
 """A team of nothing but frozen players."""
 
 Update = Callable[..., tuple[PriorState, dict[str, Array]]]

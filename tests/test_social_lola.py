@@ -196,8 +196,8 @@ def test_the_first_gradient_is_the_exact_one():
     def learned(agent: Any, batch: EpisodeBatch) -> Any:
         mac = jax.tree.unflatten(jax.tree.structure(state.mac), jax.tree.leaves(agent))
         epsilon = jnp.float32(0.0)
-        round_ = learner._estimate(state._replace(mac=mac), *learner.shares(mac.reading, batch), None, epsilon, KEY)[2]
-        gradient = jax.grad(lambda agent: learner._policy_loss(agent, round_, epsilon)[0])(agent)
+        lessons = learner._estimate(state._replace(mac=mac), *learner.shares(mac.reading, batch), None, epsilon, KEY)[2]
+        gradient = jax.grad(lambda agent: learner._policy_loss(agent, lessons, epsilon)[0])(agent)
         # From a mean over steps and players to a sum, and from a loss to what is climbed.
         return jax.tree.map(lambda leaf: -STEPS * PLAYERS * leaf, gradient)
 

@@ -15,7 +15,7 @@ from omg.modules.agents.base import AgentSizes
 from omg.modules.convolutions import Conv3x3
 from omg.modules.critics import CRITICS
 from omg.modules.critics.base import CriticSizes
-from omg.modules.critics.parts import SeatNetworks
+from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.maps import FILTERS, MapEncoder, encoded_dim
 from played import drawn, fast_jit
 

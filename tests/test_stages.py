@@ -1,4 +1,4 @@
-"""The records of a pipeline: what is done, what was begun and goes on, and what is made anew."""
+"""The ledger of a pipeline: what is done, what was begun and goes on, and what is made anew."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from omg.experiments.ledger import Ledger, Part
-from omg.experiments.pipeline import plan_parts
+from omg.experiments.ledger import Ledger, Task
+from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import SECTIONS, STAGES, parse_plan
 from omg.experiments.plan_check import check_plan
 from omg.experiments.results import read_rows, write_rows
@@ -20,21 +20,21 @@ from plans import changed
 from refusing import refusal
 
 
-def part(folder: Path, name: str, calls: list[str], *needs: Part, setting: int = 1, costly: bool = False) -> Part:
+def task(folder: Path, name: str, calls: list[str], *needs: Task, setting: int = 1, costly: bool = False) -> Task:
     def work() -> None:
         calls.append(name)
         (folder / name).write_text(str(setting))
 
-    return Part(name, "", {"setting": setting}, (folder / name,), work, needs, costly)
+    return Task(name, "", {"setting": setting}, (folder / name,), work, needs, costly)
 
 
-def test_a_part_is_done_once_and_again_when_it_changes_or_what_it_needs(tmp_path: Path) -> None:
+def test_a_task_is_done_once_and_again_when_it_changes_or_what_it_needs(tmp_path: Path) -> None:
     calls: list[str] = []
     for setting, expected in ((1, ["a", "b"]), (1, []), (2, ["a", "b"])):
         calls.clear()
         ledger = Ledger(tmp_path)
-        first = part(tmp_path, "a", calls, setting=setting, costly=True)
-        second = part(tmp_path, "b", calls, first)
+        first = task(tmp_path, "a", calls, setting=setting, costly=True)
+        second = task(tmp_path, "b", calls, first)
         assert [ledger.run(first), ledger.run(second)] == [bool(expected)] * 2
         assert calls == expected
     assert (tmp_path / "replaced" / "a-1").read_text() == "1"
@@ -56,28 +56,28 @@ def test_a_part_is_done_once_and_again_when_it_changes_or_what_it_needs(tmp_path
     )
 
 
-def test_a_part_that_was_interrupted_goes_on_and_its_time_adds_up(tmp_path: Path) -> None:
+def test_a_task_that_was_interrupted_goes_on_and_its_time_adds_up(tmp_path: Path) -> None:
     def half() -> None:
         (tmp_path / "a").mkdir(exist_ok=True)
         (tmp_path / "a" / f"{len(list((tmp_path / 'a').iterdir()))}").touch()
         if len(list((tmp_path / "a").iterdir())) < 3:
             raise KeyboardInterrupt
 
-    piece = Part("a", "", {}, (tmp_path / "a",), half, costly=True)
+    half_done = Task("a", "", {}, (tmp_path / "a",), half, costly=True)
     said: list[str] = []
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            Ledger(tmp_path, said.append).run(piece)
-        record = Ledger(tmp_path).record(piece)
-        assert record is not None
-        assert record.status == "begun"
-    assert Ledger(tmp_path, said.append).run(piece)
+            Ledger(tmp_path, said.append).run(half_done)
+        note = Ledger(tmp_path).note(half_done)
+        assert note is not None
+        assert note.status == "begun"
+    assert Ledger(tmp_path, said.append).run(half_done)
     assert said == ["a: begun", "a: continued", "a: continued"]
     assert len(list((tmp_path / "a").iterdir())) == 3
     assert not (tmp_path / "replaced").exists()
-    whole = Ledger(tmp_path).record(piece)
+    whole = Ledger(tmp_path).note(half_done)
     assert whole is not None
-    assert whole.seconds > record.seconds > 0
+    assert whole.seconds > note.seconds > 0
 
 
 def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_stage_that_is_killed_leaves_nothing_half_written(tmp_path: Path) -> N
     script = f"""
 import os, signal
 from pathlib import Path
-from omg.experiments.ledger import Ledger, Part
+from omg.experiments.ledger import Ledger, Task
 from omg.experiments.results import write_rows
 
 folder = Path({str(tmp_path)!r})
@@ -95,7 +95,7 @@ def work():
     os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
     write_rows(table, [{{"mean": index}} for index in range(1000)], ("mean",))
 
-Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
+Ledger(folder).run(Task("evaluate", "scores omg", {{}}, (table,), work))
 """
     killed = subprocess.run([sys.executable, "-c", script], timeout=120)
     assert killed.returncode == -signal.SIGKILL
@@ -107,10 +107,10 @@ Ledger(folder).run(Part("evaluate", "scores omg", {{}}, (table,), work))
         calls.append("again")
         write_rows(table, [{"mean": 1.5}], ("mean",))
 
-    again = Part("evaluate", "scores omg", {}, (table,), work)
-    record = Ledger(tmp_path).record(again)
-    assert record is not None
-    assert record.status == "begun"
+    again = Task("evaluate", "scores omg", {}, (table,), work)
+    note = Ledger(tmp_path).note(again)
+    assert note is not None
+    assert note.status == "begun"
     assert Ledger(tmp_path).run(again)
     assert read_rows(table) == [{"mean": 1.5}]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "stages"]
@@ -121,16 +121,16 @@ def test_every_stage_keeps_to_its_files_and_needs_only_what_is_before_it(tmp_pat
     for section in SECTIONS.values():
         assert all(field.description for field in section.model_fields.values())
     checked = check_plan(parse_plan(changed("adaptation.episodes=4", "agents.d3qn.self_play=true")), tmp_path)
-    parts = plan_parts(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1))
-    assert list(dict.fromkeys(part.stage for part in parts)) == list(STAGES)
-    assert len({part.title for part in parts}) == len(parts)
-    for index, part in enumerate(parts):
-        assert part.makes
-        assert {path.relative_to(tmp_path).parts[0] for path in part.makes} <= set(STAGES[part.stage].entries)
-        assert all(need in parts[:index] for need in part.needs)
+    tasks = plan_tasks(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1))
+    assert list(dict.fromkeys(task.stage for task in tasks)) == list(STAGES)
+    assert len({task.title for task in tasks}) == len(tasks)
+    for index, task in enumerate(tasks):
+        assert task.makes
+        assert {path.relative_to(tmp_path).parts[0] for path in task.makes} <= set(STAGES[task.stage].entries)
+        assert all(need in tasks[:index] for need in task.needs)
     # Everything is shown in the end: a change anywhere reaches the report, or what reaches it.
-    reached = {part.title for part in parts[-1].needs}
-    for part in reversed(parts[:-1]):
-        if part.title in reached:
-            reached |= {need.title for need in part.needs}
-    assert reached == {part.title for part in parts[:-1]}
+    reached = {task.title for task in tasks[-1].needs}
+    for task in reversed(tasks[:-1]):
+        if task.title in reached:
+            reached |= {need.title for need in task.needs}
+    assert reached == {task.title for task in tasks[:-1]}

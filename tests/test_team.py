@@ -17,7 +17,7 @@ from omg.components.selectors import greedy
 from omg.config import resolve
 from omg.controllers import build_mac
 from omg.controllers.base import Lineup, PlayerView
-from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamPart
+from omg.controllers.draw import LEARNER, MANNERS, TeamDraw, TeamSlots
 from omg.controllers.scripted.base import ScriptedPlayer
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs import make_env
@@ -51,13 +51,13 @@ def any_draw(chooser: st.DrawFn) -> TeamDraw:
     """Teams of one to three parts, whose players may be in several parts; at most one part learns."""
     number = chooser(st.integers(1, 6))
     players = st.sets(st.integers(0, number - 1), min_size=1).map(lambda chosen: tuple(sorted(chosen)))
-    parts = [TeamPart(chooser(st.integers(1, 4)), chooser(players)) for _ in range(chooser(st.integers(1, 3)))]
+    parts = [TeamSlots(chooser(st.integers(1, 4)), chooser(players)) for _ in range(chooser(st.integers(1, 3)))]
     if chooser(st.booleans()):
-        parts.insert(chooser(st.integers(0, len(parts))), TeamPart(chooser(st.integers(1, 2)), ()))
+        parts.insert(chooser(st.integers(0, len(parts))), TeamSlots(chooser(st.integers(1, 2)), ()))
     return TeamDraw(tuple(parts), chooser(st.sampled_from(MANNERS)), chooser(st.booleans()))
 
 
-def slots_of(draw: TeamDraw) -> list[tuple[TeamPart, slice]]:
+def slots_of(draw: TeamDraw) -> list[tuple[TeamSlots, slice]]:
     """Every part with its slots."""
     ends = np.cumsum([part.slots for part in draw.parts])
     return [(part, slice(end - part.slots, end)) for part, end in zip(draw.parts, ends, strict=True)]
@@ -100,13 +100,13 @@ def test_every_draw_keeps_the_rules(draw: TeamDraw, batch: int):
         assert turns[0].tolist() == [batch] * DRAWS
 
 
-FOUR_OF_FIVE = TeamPart(4, (0, 1, 2, 3, 4))
+FOUR_OF_FIVE = TeamSlots(4, (0, 1, 2, 3, 4))
 
 
 def test_homologue_odd_and_mixed_teams():
     def distinct(manner: str) -> np.ndarray:
         """[N * B, 5] sorted numbers of seats that the players of each team have."""
-        _, _, slots = draws(TeamDraw((FOUR_OF_FIVE, TeamPart(1, ())), manner), 30)
+        _, _, slots = draws(TeamDraw((FOUR_OF_FIVE, TeamSlots(1, ())), manner), 30)
         teams = slots.reshape(-1, 5)[:, :4]
         return np.sort([[(team == player).sum() for player in range(5)] for team in teams], axis=1)[:, ::-1]
 
@@ -133,7 +133,7 @@ def test_the_odd_seat_is_any_and_so_is_the_odd_player():
 
 
 def test_nobody_is_odd_where_there_is_nobody_else():
-    _, _, alone = draws(TeamDraw((TeamPart(3, (2,)), TeamPart(1, (0, 1))), "odd"), 8)
+    _, _, alone = draws(TeamDraw((TeamSlots(3, (2,)), TeamSlots(1, (0, 1))), "odd"), 8)
     assert (alone[..., :3] == 2).all()
     assert set(np.unique(alone[..., 3])) == {0, 1}
 
@@ -141,7 +141,7 @@ def test_nobody_is_odd_where_there_is_nobody_else():
 @pytest.mark.parametrize("batch", [1, 7])
 def test_every_seat_is_the_learners_equally_often(batch: int):
     """Also over many batches that are not a multiple of the seats, and when games are played one at a time."""
-    draw = TeamDraw((TeamPart(4, (0, 1)), TeamPart(1, ())))
+    draw = TeamDraw((TeamSlots(4, (0, 1)), TeamSlots(1, ())))
     seat, seats, _ = draws(draw, batch, number=1200)
     np.testing.assert_array_equal(seats[..., 0], seat)
     shares = np.bincount(seat.ravel(), minlength=5) / seat.size
@@ -150,7 +150,7 @@ def test_every_seat_is_the_learners_equally_often(batch: int):
 
 
 def test_without_a_shift_the_team_sits_in_the_order_of_its_name():
-    draw = TeamDraw((TeamPart(2, (3,)), TeamPart(1, ()), TeamPart(2, (0, 1))), rotate=False)
+    draw = TeamDraw((TeamSlots(2, (3,)), TeamSlots(1, ()), TeamSlots(2, (0, 1))), rotate=False)
     lineup, seats = jax.device_get(drawn(draw, 6, jax.random.split(jax.random.PRNGKey(0), 2)))
     assert (lineup.seat == 2).all()
     assert (seats == 2).all()
@@ -160,22 +160,22 @@ def test_without_a_shift_the_team_sits_in_the_order_of_its_name():
 
 
 def test_in_games_with_roles_the_learner_takes_its_own_seats():
-    draw = TeamDraw((TeamPart(3, (0, 1)), TeamPart(1, ()))).seated((0, 1, 2))
+    draw = TeamDraw((TeamSlots(3, (0, 1)), TeamSlots(1, ()))).seated((0, 1, 2))
     lineup, seats = jax.device_get(drawn(draw, 6, jax.random.split(jax.random.PRNGKey(0), 4)))
     assert all(np.bincount(row, minlength=4).tolist() == [2, 2, 2, 0] for row in lineup.seat)
     assert (lineup.seat == seats[..., 0]).all()
     assert (np.take_along_axis(lineup.players, seats, axis=-1) == LEARNER).all()
     assert (lineup.players[..., 3] != LEARNER).all()
     # Two neighbours fit in two ways, and a team that is not turned sits as its name says.
-    assert TeamDraw((TeamPart(2, ()), TeamPart(2, (0,)))).seated((0, 1, 2)).turns == (0, 1)
-    still = TeamDraw((TeamPart(3, (0,)), TeamPart(1, ())), rotate=False)
+    assert TeamDraw((TeamSlots(2, ()), TeamSlots(2, (0,)))).seated((0, 1, 2)).turns == (0, 1)
+    still = TeamDraw((TeamSlots(3, (0,)), TeamSlots(1, ())), rotate=False)
     assert still.seated((0, 1, 2)) is still
     with pytest.raises(ValueError, match="4 seats do not fit into 3"):
-        TeamDraw((TeamPart(4, ()),)).seated((0, 1, 2))
+        TeamDraw((TeamSlots(4, ()),)).seated((0, 1, 2))
 
 
 def test_several_learning_seats():
-    draw = TeamDraw((TeamPart(1, (0,)), TeamPart(1, ()), TeamPart(2, (1,)), TeamPart(2, ())))
+    draw = TeamDraw((TeamSlots(1, (0,)), TeamSlots(1, ()), TeamSlots(2, (1,)), TeamSlots(2, ())))
     assert draw.main_slots == (1, 4, 5)
     assert draw.main_offsets().tolist() == [0, 3, 4]
     lineup, seats = jax.device_get(drawn(draw, 12, jax.random.split(jax.random.PRNGKey(1), 4)))
@@ -332,7 +332,7 @@ def play_both(main: Any, draw: TeamDraw, players: list[Any]) -> tuple[np.ndarray
 
 def test_every_seat_plays_as_its_own_player_would_alone():
     main = player("iql_omg", 20)
-    draw = TeamDraw((TeamPart(3, tuple(range(len(PLAYERS)))), TeamPart(1, ())), "mixed")
+    draw = TeamDraw((TeamSlots(3, tuple(range(len(PLAYERS)))), TeamSlots(1, ())), "mixed")
     played, lineup = play_both(main, draw, PLAYERS)
     assert set(np.unique(lineup.players)) == {LEARNER, *range(len(PLAYERS))}
     assert sorted(np.bincount(lineup.seat, minlength=4).tolist()) == [2, 2, 3, 3]
@@ -342,13 +342,13 @@ def test_every_seat_plays_as_its_own_player_would_alone():
 
 
 def test_parts_of_a_team_and_several_learning_seats():
-    draw = TeamDraw((TeamPart(1, ()), TeamPart(2, (0, 1)), TeamPart(1, ())), "homologue")
+    draw = TeamDraw((TeamSlots(1, ()), TeamSlots(2, (0, 1)), TeamSlots(1, ())), "homologue")
     _, lineup = play_both(player("d3qn_am", 21), draw, PLAYERS[:2])
     assert ((lineup.players == LEARNER).sum(axis=1) == 2).all()
 
 
 def test_a_team_of_frozen_players_only():
-    played, lineup = play_both(None, TeamDraw((TeamPart(4, (0, 1)),), "odd"), [PLAYERS[3], PLAYERS[1]])
+    played, lineup = play_both(None, TeamDraw((TeamSlots(4, (0, 1)),), "odd"), [PLAYERS[3], PLAYERS[1]])
     assert (lineup.players >= 0).all()
     assert len(np.unique(played)) > 1
 
@@ -358,7 +358,7 @@ def test_lineups_can_be_given():
     others = np.stack([(np.arange(GAMES) + turn) % 3 for turn in range(4)], axis=1)
     others[np.arange(GAMES), seat] = LEARNER
     given = Lineup(jnp.asarray(seat, jnp.int32), jnp.asarray(others, jnp.int32))
-    parts = (TeamPart(1, ()), TeamPart(3, (0, 1, 2)))
+    parts = (TeamSlots(1, ()), TeamSlots(3, (0, 1, 2)))
     most = tuple(int((others == number).sum()) for number in range(3))
     draw = TeamDraw(parts, fixed=given, most=most)
     assert [draw.places(GAMES, first, 1) for first in range(3)] == list(most)
@@ -370,7 +370,7 @@ def test_lineups_can_be_given():
 
 def test_only_the_algorithm_that_learns_explores():
     main, squad = player("iql", 22), build_squad([PLAYERS[0], PLAYERS[1]])[0]
-    policy = TeamPolicy(main, squad, TeamDraw((TeamPart(3, (0, 1)), TeamPart(1, ()))))
+    policy = TeamPolicy(main, squad, TeamDraw((TeamSlots(3, (0, 1)), TeamSlots(1, ()))))
     act = jax.jit(lambda key, epsilon: policy.act(seen, memory, key, epsilon)[0])
     seen = first_sight()
     memory = jax.jit(lambda key: policy.initial(GAMES, key))(jax.random.PRNGKey(3))
@@ -385,7 +385,7 @@ def test_only_the_algorithm_that_learns_explores():
 def test_only_a_bound_is_told_who_the_others_are():
     main = player("iql", 22)
     squad = build_squad([PLAYERS[0]])[0]
-    draw, seen = TeamDraw((TeamPart(3, (0,)), TeamPart(1, ()))), first_sight()
+    draw, seen = TeamDraw((TeamSlots(3, (0,)), TeamSlots(1, ()))), first_sight()
     memory = jax.jit(lambda key: TeamPolicy(main, squad, draw).initial(GAMES, key))(jax.random.PRNGKey(0))
     for told in (False, True):
         policy = TeamPolicy(main, squad, draw, tell_players=told)

@@ -13,7 +13,7 @@ from omg.config import Config, adjust, resolve
 from omg.envs import make_env
 from omg.errors import UserError
 from omg.pools import Pool
-from omg.training.adapting import ADAPTER_HINT
+from omg.training.adapting import OBS_ADAPTER_HINT
 from omg.training.program import Program
 from teams import MODELS, stored_prior, team_config
 from tiny import GAME, SETTINGS, tiny_agent, tiny_pool
@@ -72,7 +72,7 @@ def test_a_prior_of_other_sizes_is_refused(results: Path, tmp_path: Path):
     ):
         folder = tmp_path / key
         stored_prior(folder, **{key: value})
-        hint = ADAPTER_HINT if key == "obs_is_state" else ""
+        hint = OBS_ADAPTER_HINT if key == "obs_is_state" else ""
         message = refusal(lambda folder=folder: team_config(results, "1iql1iql_omg", prior_path=str(folder)))
         assert message == (
             f"prior_path: the prior {folder} was made with {key}={value} (9 input features), but the run has "

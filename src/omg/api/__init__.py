@@ -17,6 +17,7 @@ from omg.config import Config, adjust, check_stored, resolve
 from omg.config.old_words import is_old_key
 from omg.envs import ENVS, Env, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
+from omg.envs.base import Described
 from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
 from omg.modules.opponent_models.prior import Prior
@@ -240,13 +241,12 @@ def _run(
 
         folder.set_status("running")
         stop.tell, stop.last_words = reporter.say, interrupted
-        if program.adapters:
-            save_maps(folder.path, program.adapters)
+        if program.obs_adapters:
+            save_maps(folder.path, program.obs_adapters)
         for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
             reporter.say(line)
-        about = getattr(program.env, "about", "")
-        if about:
-            reporter.say(about)
+        if isinstance(program.env, Described) and program.env.about:
+            reporter.say(program.env.about)
         try:
             outcome = Trainer(program, folder.checkpoints, reporter, keep, stop).run()
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from omg.cli.jobs import MOST_EPISODES, MOST_SEED, PartsOption, share_gpu
+from omg.cli.jobs import MOST_EPISODES, MOST_SEED, TasksOption, share_gpu
 from omg.cli.lists import TrustOption, read_words, say_old_words
 from omg.cli.progress import show_progress
 from omg.cli.tables import print_lines, print_screen, print_table
@@ -35,7 +35,7 @@ def pipeline(
         str | None, typer.Option("--from", metavar="STAGE", help="Do this stage and all later ones anew.")
     ] = None,
     only: Annotated[str | None, typer.Option("--only", metavar="STAGE", help="Do no other stage.")] = None,
-    jobs: PartsOption = 1,
+    jobs: TasksOption = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
     trust: TrustOption = False,
 ) -> None:

@@ -15,7 +15,7 @@ JobsOption = Annotated[
     int,
     typer.Option(min=1, max=1000, help="Runs trained at once, each in its own process; more than 1 for a large GPU."),
 ]
-PartsOption = Annotated[
+TasksOption = Annotated[
     int,
     typer.Option(
         min=1,

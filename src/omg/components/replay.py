@@ -4,7 +4,7 @@ Observations and states are kept in half precision, actions in the smallest inte
 exact. Nothing here keeps a counter: the caller's number of episodes so far says where the ring stands, so it stays
 one unbatched scalar when many seeds' storages are stacked and mapped over.
 
-Letters in shapes: C episodes of capacity, T the time limit of the game, the rest as in `episode_batch`.
+Letters in shapes: T the time limit of the game, the rest as in `episode_batch`.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ class Sizes(Protocol):
 
 
 class Storage(NamedTuple):
-    """C episodes in storage types; the fields are those of `EpisodeBatch`."""
+    """`capacity` episodes in storage types; the fields are those of `EpisodeBatch`."""
 
     obs: Array
-    """[C, T+1, A, O] float16, bfloat16 or float32."""
+    """[capacity, T+1, A, O] float16, bfloat16 or float32."""
     state: Array
-    """[C, T+1, S], type as `obs`."""
+    """[capacity, T+1, S], type as `obs`."""
     avail: Array
-    """[C, T+1, A, U] bool. Packing eight to a byte would save 5 % of the whole on 8m: not worth the unpacking."""
+    """[capacity, T+1, A, U] bool. Packing eight to a byte would save 5 % of all on 8m: not worth unpacking."""
     actions: Array
-    """[C, T+1, A] int8 or int16."""
+    """[capacity, T+1, A] int8 or int16."""
     reward: Array
-    """[C, T+1] or [C, T+1, A] float32."""
+    """[capacity, T+1] or [capacity, T+1, A] float32."""
     terminated: Array
-    """[C, T+1] bool."""
+    """[capacity, T+1] bool."""
     filled: Array
-    """[C, T+1] bool."""
+    """[capacity, T+1] bool."""
     seat: Array | None
-    """[C] int32 or None."""
+    """[capacity] int32 or None."""
     records: dict[str, Array]
-    """name -> [C, T+1, ...], type as `obs`."""
+    """name -> [capacity, T+1, ...], type as `obs`."""
     players: Array | None = None
-    """[C, A] int16 or None."""
+    """[capacity, A] int16 or None."""
 
 
 def storage_for(
@@ -108,7 +108,7 @@ def storage_for(
 
 
 def insert(storage: Storage, batch: EpisodeBatch, episodes_so_far: Array | int) -> Storage:
-    """Writes B <= C new episodes over the oldest ones; in place when `storage` is donated.
+    """Writes B <= capacity new episodes over the oldest ones; in place when `storage` is donated.
 
     Args:
         storage: The ring.
@@ -142,7 +142,7 @@ def sample_indices(key: Array, size: Array | int, capacity: int, batch_size: int
         key: Consumed.
         size: Scalar integer, rows that hold an episode; at least `batch_size`, or else empty rows (whose loss mask
             is zero) fill up the batch.
-        capacity: C.
+        capacity: episodes that there is room for.
         batch_size: Rows per draw.
         draws: Number of draws.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from jax import Array
 
@@ -97,3 +97,51 @@ class Policy(Protocol):
 
 class Controller(Policy, Player, Protocol):
     """A player that can have all seats as well as some."""
+
+
+# What players and policies may have besides. Whoever asks checks with `isinstance`: those of other packages need none.
+
+
+@runtime_checkable
+class ActsAtEnd(Protocol):
+    """A player or policy that says whether it is to act in the slot behind the last step; all others do."""
+
+    @property
+    def acts_at_end(self) -> bool:
+        """False where acting is costly and nothing comes of it there."""
+        ...
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A player that an oracle may have to tell the true subgoals before every step (`controllers.oracle`)."""
+
+    @property
+    def foresight(self) -> object | None:
+        """Settings of the oracle; None for none."""
+        ...
+
+
+@runtime_checkable
+class ModelsOthers(Protocol):
+    """A player that may have an opponent model."""
+
+    @property
+    def opponent_model(self) -> object | None:
+        """An `OpponentModel`; None for none."""
+        ...
+
+
+@runtime_checkable
+class ReadsState(Protocol):
+    """A policy that says whether it reads the game off the global state, whatever `obs_is_state` is; others do not."""
+
+    @property
+    def reads_state(self) -> bool:
+        """Whether it cannot act without the state."""
+        ...
+
+
+def acts_at_end(acting: object) -> bool:
+    """Whether a player or policy acts in the slot behind the last step."""
+    return not isinstance(acting, ActsAtEnd) or acting.acts_at_end

@@ -14,7 +14,7 @@ from omg.components import SELECTORS, selector_name
 from omg.controllers.base import PlayerView
 from omg.controllers.reading import Reading
 from omg.modules.agents import AGENTS
-from omg.modules.agents.base import Agent, AgentSizes
+from omg.modules.agents.base import AgentNetwork, AgentSizes
 from omg.modules.opponent_models import OPPONENT_MODELS
 from omg.modules.opponent_models.base import ModelSizes, OpponentModel
 from omg.modules.opponent_models.prior import Prior
@@ -60,7 +60,7 @@ class BasicMAC(eqx.Module):
     Satisfies `base.Policy` (it has all seats) and `base.Player` (it has some).
     """
 
-    agent: Agent
+    agent: AgentNetwork
     opponent_model: OpponentModel | None
     selector: str = eqx.field(static=True)
     """A key of `SELECTORS`."""

@@ -25,7 +25,7 @@ MANNERS = ("homologue", "odd", "mixed", "varied")
 `mixed`: a player of its own for every seat. `varied`: a third of the games each."""
 
 
-class TeamPart(NamedTuple):
+class TeamSlots(NamedTuple):
     """Neighbouring slots of a team that are filled from one set of players."""
 
     slots: int
@@ -36,7 +36,7 @@ class TeamPart(NamedTuple):
 class TeamDraw(eqx.Module):
     """Draws teams; see the module's text. Static but for `fixed`."""
 
-    parts: tuple[TeamPart, ...] = eqx.field(static=True)
+    parts: tuple[TeamSlots, ...] = eqx.field(static=True)
     manner: str = eqx.field(static=True, default="homologue")
     """One of MANNERS."""
     rotate: bool = eqx.field(static=True, default=True)
@@ -124,14 +124,14 @@ class TeamDraw(eqx.Module):
         return [(third + (index < rest), manner) for index, manner in enumerate(("homologue", "odd", "mixed"))]
 
     @staticmethod
-    def _most(part: TeamPart, games: int, manner: str) -> int:
+    def _most(part: TeamSlots, games: int, manner: str) -> int:
         """The most seats of a part that one of its players can get in `games` games."""
         if manner == "mixed":
             return -(-games * part.slots // len(part.players))
         # An odd seat is one seat less in the games of one player and one more in those of another.
         return -(-games // len(part.players)) * part.slots
 
-    def _fill(self, part: TeamPart, key: Array, batch: int) -> Array:
+    def _fill(self, part: TeamSlots, key: Array, batch: int) -> Array:
         """Players for the slots of a part, [B, slots]."""
         if not part.players:
             return jnp.full((batch, part.slots), LEARNER, jnp.int32)
@@ -145,7 +145,7 @@ class TeamDraw(eqx.Module):
         return jnp.concatenate(filled)
 
     @staticmethod
-    def _fill_block(part: TeamPart, key: Array, games: int, manner: str) -> Array:
+    def _fill_block(part: TeamSlots, key: Array, games: int, manner: str) -> Array:
         players, number = jnp.asarray(part.players, jnp.int32), len(part.players)
         if manner == "mixed":
             cards = _deal(jax.random.bits(key, (games * part.slots + 1,)), number)

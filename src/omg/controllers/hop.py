@@ -98,8 +98,8 @@ class HOPMac(eqx.Module):
     minds: Minds
     """Leaves [P, ...]: a set of networks for every seat (P = A), or one for whatever seat it has (P = 1)."""
     prior: Array
-    """[P, J, outcomes], the outset of beliefs (`omg.planning.beliefs`); counted, never learned by gradients. No
-    outcomes without goals."""
+    """[P, J, achievements], the outset of beliefs (`omg.planning.beliefs`); counted, never learned by gradients. No
+    achievements without goals."""
     game_name: str = eqx.field(static=True)
     game_args: GameArgs = eqx.field(static=True)
     settings: PlannerSettings = eqx.field(static=True)
@@ -272,7 +272,7 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
     )
     inference = kind(game, settings.inference)
     players = spec.n_agents if config.team is None else 1
-    sizes = network_sizes(game, inference.goal_dim, hidden=config.hop_hidden_dim)
+    sizes = network_sizes(game, inference.goal_dim, hidden_dim=config.hop_hidden_dim)
     keys = jax.random.split(key, players)
     models = inference.model_sizes
     minds = jax.vmap(

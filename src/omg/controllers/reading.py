@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import take_seats
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.opponent_models.base import ModelInputs, OpponentModel, others_one_hot, own_action
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SeatViews(NamedTuple):
         m = self.own_last.shape[-1]
         return values if self.seats is None or values.shape[2] == m else take_seats(values, self.seats[:, 0])
 
-    def run(self, agent: Agent, features: Array | None) -> tuple[Array, Array]:
+    def run(self, agent: AgentNetwork, features: Array | None) -> tuple[Array, Array]:
         """An agent along episodes.
 
         Args:
@@ -149,7 +149,7 @@ class Reading:
         return jnp.concatenate([jnp.broadcast_to(everyone, (*told.shape[:-1], everyone.shape[-1])), told], axis=-1)
 
     def weigh(
-        self, agent: Agent, model: OpponentModel, views: SeatViews, *inferred: Array
+        self, agent: AgentNetwork, model: OpponentModel, views: SeatViews, *inferred: Array
     ) -> tuple[Array, tuple[Array, ...]]:
         """The agent's first layer before its activation, taken apart so that one part can be tried with others.
 
@@ -178,7 +178,7 @@ class Reading:
 
     def values(
         self,
-        agents: Sequence[Agent],
+        agents: Sequence[AgentNetwork],
         model: OpponentModel | None,
         views: SeatViews,
         inferred: Array | None,

@@ -6,7 +6,8 @@ batched product. Observations are gathered to the players, never parameters to t
 player is fixed when the program is compiled, because draws are balanced: over a batch of games, every player of a set
 gets as many seats as any other, give or take one round.
 
-Letters in shapes: B games, A seats, m seats of the algorithm that learns, K players of one kind, M places per player.
+Letters in shapes: B games, A seats, m seats of the algorithm that learns; written out: players of one
+kind, places per player.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers.base import Lineup, Memory, Player, PlayerView
+from omg.controllers.base import Foreseeing, Lineup, Memory, Player, PlayerView, acts_at_end
 from omg.controllers.draw import TeamDraw
 from omg.types import PyTree
 
@@ -36,9 +37,9 @@ class Squad(eqx.Module):
     """The frozen players of a team: stacked by kind, numbered through from the first kind to the last."""
 
     kinds: tuple[PyTree, ...]
-    """Each a player whose arrays have a leading axis K (none if it has no arrays)."""
+    """Each a player whose arrays have a leading axis for the players (none if it has no arrays)."""
     numbers: tuple[int, ...] = eqx.field(static=True)
-    """K of each kind."""
+    """Players of each kind."""
 
     @property
     def size(self) -> int:
@@ -77,11 +78,11 @@ class TeamMemory(NamedTuple):
     main_seats: Array
     """[B, m] int32."""
     tables: tuple[Array, ...]
-    """Per kind [K, M] int32: game * A + seat of each place, B * A for a place nobody needs."""
+    """Per kind [players, places] int32: game * A + seat of each place, B * A for a place nobody needs."""
     main: Memory
     """Memory of the algorithm that learns, or None."""
     kinds: tuple[Memory, ...]
-    """Memories of the frozen players, [K, M, ...] per kind."""
+    """Memories of the frozen players, [players, places, ...] per kind."""
     last_actions: Array
     """[B, A] int32."""
 
@@ -141,12 +142,12 @@ class TeamPolicy(eqx.Module):
     @property
     def looks_ahead(self) -> bool:
         """Whether the learning player must be told the true subgoals before every step."""
-        return getattr(self.main, "foresight", None) is not None
+        return isinstance(self.main, Foreseeing) and self.main.foresight is not None
 
     @property
     def acts_at_end(self) -> bool:
         """Whether all players find it worth while to act where nothing follows."""
-        return all(getattr(player, "acts_at_end", True) for player in (self.main, *self.squad.kinds))
+        return all(acts_at_end(player) for player in (self.main, *self.squad.kinds))
 
     def lineup(self, memory: TeamMemory) -> Lineup:
         """Who sits where."""
@@ -175,7 +176,7 @@ class TeamPolicy(eqx.Module):
 
 
 def _table(owners: Array, first: int, number: int, places: int) -> Array:
-    """Seats sorted by player: [B * A] players -> [K, M] flat seats, with B * A where a player has fewer than M."""
+    """Seats sorted by player: [B * A] players -> [players, places] flat seats, B * A where a player has fewer."""
     mine = jnp.where((owners >= first) & (owners < first + number), owners - first, number)
     order = jnp.argsort(mine, stable=True)
     begin = jnp.searchsorted(mine[order], jnp.arange(number + 1))
@@ -185,7 +186,7 @@ def _table(owners: Array, first: int, number: int, places: int) -> Array:
 
 
 def _gather(observation: Observation, last_actions: Array, table: Array) -> PlayerView:
-    """The views of the places [K, M, ...]; those of places nobody needs are copies of the last seat's."""
+    """The views of the places [players, places, ...]; those of places nobody needs are copies of the last seat's."""
     agents = last_actions.shape[1]
     seat = jnp.minimum(table, last_actions.size - 1)
     game = seat // agents

@@ -9,7 +9,7 @@ Letters in shape comments: B games, A seats (agents), O observation features, S 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -120,7 +120,7 @@ class Outcome(NamedTuple):
 class Env(Protocol[State]):
     """A batched game. Stepping a finished game is harmless and its result is to be ignored.
 
-    A game that there is a picture of has `omg.envs.scenes.Shown` besides.
+    A game that there is a picture of has `omg.envs.scenes.Shown` besides, one that has something to say `Described`.
     """
 
     spec: EnvSpec
@@ -131,6 +131,16 @@ class Env(Protocol[State]):
 
     def step(self, key: Array, state: State, actions: Array) -> tuple[State, Observation, Outcome]:
         """Plays one step of every game. `actions`: [B, A] integers, legal by the last `Observation.avail`."""
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A game that says at the start of a run how it is played."""
+
+    @property
+    def about(self) -> str:
+        """One line for the user; empty for none."""
         ...
 
 

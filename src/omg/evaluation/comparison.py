@@ -35,11 +35,11 @@ class ScoreMatrix:
     """The scores of one agent with one group of teams."""
 
     seeds: tuple[str, ...]
-    """R training seeds."""
+    """Training seeds."""
     teams: tuple[str, ...]
-    """M teams."""
+    """In the order of the columns."""
     scores: np.ndarray
-    """[R, M] mean over episodes."""
+    """[seeds, teams] mean over episodes."""
     episodes: int
     """Episodes of all seeds and teams together."""
 
@@ -303,7 +303,7 @@ def _matrix(key: tuple[str, str], cells: Mapping[tuple[str, str], float], episod
 
 
 def _same_teams(group: str, agent: str, own: ScoreMatrix, baseline: str, other: ScoreMatrix) -> np.ndarray:
-    """The baseline's scores [Q, M] with the columns in the order of the agent's teams."""
+    """The baseline's scores [others, teams] with the columns in the order of the agent's teams."""
     different = sorted(set(own.teams) ^ set(other.teams))
     if different:
         holder = agent if different[0] in own.teams else baseline

@@ -1,6 +1,6 @@
 """Two teams against each other: every player of one list in all seats of a side, every player of another opposite.
 
-Letters in shapes: L and R players on the left and on the right of the table, P = L x R pairings, E battles per pairing,
+Letters in shapes: E battles per pairing of a player on the left of the table with one on the right,
 B battles in one call, A seats of a side.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from omg.controllers.base import Lineup, Player
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.team import TeamPolicy, build_squad
 from omg.envs.base import Observation
 from omg.envs.battle import Duel
@@ -45,7 +45,7 @@ class Contender(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What happened in all battles of all pairings, arrays [L, R, E]."""
+    """What happened in all battles of all pairings, arrays [left, right, E]."""
 
     won: np.ndarray
     """bool, the left team won."""
@@ -58,7 +58,7 @@ class Results(NamedTuple):
 
 
 def pairing_order(left: int, right: int) -> np.ndarray:
-    """All pairings [P, 2] in an order in which every stretch has all players of both lists about equally often.
+    """All pairings [pairings, 2] in an order in which every stretch has all players of both lists about equally often.
 
     A call of the program then has as few places for every player as possible.
     """
@@ -191,7 +191,7 @@ def _draw(players: np.ndarray, episodes: int, seats: int, number: int, pairings:
     everywhere = np.repeat(players, episodes * seats).reshape(-1, seats)
     lineup = Lineup(jnp.zeros(len(everywhere), jnp.int32), jnp.asarray(everywhere, jnp.int32))
     return TeamDraw(
-        (TeamPart(seats, tuple(range(number))),), fixed=lineup, most=(pairings * episodes * seats,) * number
+        (TeamSlots(seats, tuple(range(number))),), fixed=lineup, most=(pairings * episodes * seats,) * number
     )
 
 

@@ -1,6 +1,6 @@
 """Agents among team-mates they may never have met: every agent plays the same teams, starts and random numbers.
 
-Letters in shapes: S agents of one structure (training seeds), N teams, E episodes per team, A seats.
+Letters in shapes: Z agents of one structure (training seeds), E episodes per team, A seats.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import Config, change_config
-from omg.controllers.base import Lineup, Player
-from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.base import Lineup, ModelsOthers, Player
+from omg.controllers.draw import LEARNER, TeamDraw, TeamSlots
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.errors import UserError
@@ -82,10 +82,10 @@ def load_mates(
 def lineups(
     members: np.ndarray, position: Sequence[int], episodes: int, turns: tuple[int, ...] | None = None
 ) -> Lineup:
-    """Who sits where in N x E games, team by team: the agent moves one seat on from episode to episode.
+    """Who sits where in E games with each team, team by team: the agent moves one seat on from episode to episode.
 
     Args:
-        members: [N, A-1] by number.
+        members: [teams, A-1] by number.
         position: Number in the squad of each member.
         episodes: E.
         turns: Seats that the agent takes; None for all.
@@ -116,7 +116,7 @@ def evaluate_groups(
 
     Args:
         env: The game.
-        agents: A `controllers.Player` whose arrays have a leading axis S (see `stack_agents`).
+        agents: A `controllers.Player` whose arrays have a leading axis Z (see `stack_agents`).
         mates: The team-mates.
         groups: The teams.
         episodes: E.
@@ -125,7 +125,7 @@ def evaluate_groups(
         progress: Called with the number of teams done and of all teams.
 
     Returns:
-        Group -> metric -> [S, N, E] float64: `return`, `ep_length`, those of the game, and in general-sum games
+        Group -> metric -> [Z, teams, E] float64: `return`, `ep_length`, those of the game, and in general-sum games
         `own_return`.
     """
     number = _agents_in(agents)
@@ -175,9 +175,9 @@ def pool_scores(
 
     Args:
         env: The game.
-        agents: A `controllers.Player` whose arrays have a leading axis S.
+        agents: A `controllers.Player` whose arrays have a leading axis Z.
         label: Name of the agents.
-        seeds: [S], what tells them apart.
+        seeds: [Z], what tells them apart.
         mates: The team-mates.
         groups: Names of groups (see `evaluation.groups`); None for all.
         episodes: Per team.
@@ -200,9 +200,9 @@ def score_rows(
 
     Args:
         label: Name of the agents.
-        seeds: [S], what tells them apart.
+        seeds: [Z], what tells them apart.
         group: The teams.
-        scores: Metric -> [S, N, E].
+        scores: Metric -> [Z, teams, E].
         metrics: Names to keep; None for all.
     """
     rows = []
@@ -226,7 +226,7 @@ def score_rows(
 
 
 def stack_agents(players: Sequence[Player]) -> Player:
-    """Players of one structure as a single one whose arrays have a leading axis S.
+    """Players of one structure as a single one whose arrays have a leading axis Z.
 
     Raises:
         UserError: their structures differ.
@@ -243,7 +243,7 @@ def record_group(
     """Plays the teams of a group and keeps everything that was seen, done and inferred.
 
     Returns:
-        A rollout of NumPy arrays [S, N * E, ...], and the team [N * E] of each episode.
+        A rollout of NumPy arrays [Z, teams * E, ...], and the team [teams * E] of each episode.
     """
     games = len(group.teams) * episodes
     places = _places(group.members, len(group.members)) * episodes
@@ -262,7 +262,7 @@ def _teams_at_once(teams: int, episodes: int) -> int:
 def _play_all(
     env: Env, agents: Player, squad: Squad, draw: TeamDraw, key: jax.Array, games: int, epsilon: float
 ) -> dict[str, np.ndarray]:
-    """The same games with all agents, as many agents at a time as the machine can use: metric -> [S, games] float64."""
+    """The same games with all agents, as many agents at a time as the machine can use: metric -> [Z, games] float64."""
     number = _agents_in(agents)
     limit = _GAMES_AT_ONCE["gpu" if jax.default_backend() == "gpu" else "cpu"]
     calls = -(-number // max(1, limit // games))
@@ -280,14 +280,14 @@ def _play_all(
 
 
 def _places(members: np.ndarray, at_once: int) -> int:
-    """The most seats that one player has in any choice of `at_once` teams; `members` [N, A-1] by number."""
+    """The most seats that one player has in any choice of `at_once` teams; `members` [teams, A-1] by number."""
     counts = np.stack([np.bincount(row, minlength=members.max() + 1) for row in members])
     return int(np.sort(counts, axis=0)[::-1][:at_once].sum(axis=0).max())
 
 
 def _fixed_draw(lineup: Lineup, players: int, places: int) -> TeamDraw:
     seats = lineup.players.shape[1]
-    parts = (TeamPart(1, ()), TeamPart(seats - 1, tuple(range(players))))
+    parts = (TeamSlots(1, ()), TeamSlots(seats - 1, tuple(range(players))))
     return TeamDraw(parts, fixed=lineup, most=(places,) * players)
 
 
@@ -307,12 +307,12 @@ def _play(
     epsilon: float,
     record: bool = False,
 ) -> EpisodeStats | Rollout:
-    """Statistics [S, games], or with `record` whole rollouts; the same games for all agents."""
+    """Statistics [Z, games], or with `record` whole rollouts; the same games for all agents."""
     arrays, rest = eqx.partition(agents, eqx.is_array)
     named = None if not jax.tree.leaves(arrays) else _AXIS
 
     # Numbers of players mean something only among the players the agent was trained with.
-    told = isinstance(getattr(agents, "opponent_model", None), IdentityModel)
+    told = isinstance(agents, ModelsOthers) and isinstance(agents.opponent_model, IdentityModel)
 
     def one(own: Player) -> EpisodeStats | Rollout:
         policy = TeamPolicy(eqx.combine(own, rest), squad, draw, tell_players=told)

@@ -240,11 +240,11 @@ def probe_gain(
 
 
 def ridge_weights(covariance: np.ndarray, target: np.ndarray, penalties: np.ndarray) -> Iterator[np.ndarray]:
-    """Solutions W [D, C] of (covariance + penalty · 1) W = target for every penalty, from one eigendecomposition.
+    """Solutions W [D, classes] of (covariance + penalty · 1) W = target for every penalty, from one eigendecomposition.
 
     Args:
         covariance: [D, D] of the features.
-        target: [D, C] covariance of features and targets.
+        target: [D, classes] covariance of features and targets.
         penalties: [P] positive numbers.
     """
     values, vectors = np.linalg.eigh(covariance)
@@ -261,18 +261,18 @@ class _Moments:
     features: np.ndarray
     """[D] sum of the features."""
     classes: np.ndarray
-    """[C] steps of each class."""
+    """[classes] steps of each class."""
     squares: np.ndarray
     """[D, D] sum of the products of features."""
     products: np.ndarray
-    """[D, C] sum of the features of each class."""
+    """[D, classes] sum of the features of each class."""
 
     def __add__(self, other: _Moments) -> _Moments:
         return _Moments(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
 def _indices(labels: np.ndarray, episode: np.ndarray, folds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The classes' names [C], the class of each step [N] and its episode, counted from 0 [N]."""
+    """The classes' names [classes], the class of each step [N] and its episode, counted from 0 [N]."""
     names, classes = np.unique(labels, return_inverse=True)
     found, episodes = np.unique(episode, return_inverse=True)
     if folds < FEWEST or len(found) < folds:
@@ -345,7 +345,7 @@ def _probes(moments: _Moments, penalties: np.ndarray = _PENALTIES) -> Iterator[_
 
 
 def _counts(correct: np.ndarray, classes: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of each episode and class that are right [K, E, C], and all of them [E, C], for K probes."""
+    """Steps of each episode and class that are right [probes, E, classes], and all of them [E, classes]."""
     shape = (episodes.max() + 1, classes.max() + 1)
     cell = np.ravel_multi_index((episodes, classes), shape)
     size = shape[0] * shape[1]
@@ -354,7 +354,7 @@ def _counts(correct: np.ndarray, classes: np.ndarray, episodes: np.ndarray) -> t
 
 
 def _rates(correct: np.ndarray, classes: np.ndarray, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy [K] and balanced accuracy [K] of `correct` [K, N]."""
+    """Accuracy [probes] and balanced accuracy [probes] of `correct` [probes, N]."""
     right, total = _counts(correct, classes, episodes)
     return right.sum(axis=(1, 2)) / total.sum(), (right.sum(axis=1) / total.sum(axis=0)).mean(axis=1)
 
@@ -362,7 +362,7 @@ def _rates(correct: np.ndarray, classes: np.ndarray, episodes: np.ndarray) -> tu
 def _drawn_rates(
     correct: np.ndarray, classes: np.ndarray, episodes: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`_rates` of resampled episodes, the same ones for all probes: [K, draws] and [K, draws]."""
+    """`_rates` of resampled episodes, the same ones for all probes: [probes, draws] and [probes, draws]."""
     right, total = _counts(correct, classes, episodes)
     count = len(total)
     rng = np.random.default_rng(seed)

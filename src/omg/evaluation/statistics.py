@@ -1,8 +1,8 @@
 """Statistics of evaluations: means, interquartile means and what their intervals stand for.
 
-Scores of one agent are a matrix [R, M]: R training seeds (runs), each played with the same M teams (tasks). One trained
-seed fills a whole row, so the entries of a row are not independent: a lucky training is lucky with every team. What an
-interval stands for therefore depends on what is resampled:
+Scores of one agent are a matrix [seeds, teams]: training seeds (runs), each played with the same teams (tasks). One
+trained seed fills a whole row, so the entries of a row are not independent: a lucky training is lucky with every team.
+What an interval stands for therefore depends on what is resampled:
 
 - `stratified`: rliable's bootstrap. Every entry of a column is drawn anew by itself, as if each team had been met by
   trainings of its own. Equal to the published tool, but too narrow for rows that share a training.
@@ -89,9 +89,9 @@ def share_interval(count: int, total: int, level: float = 0.95) -> Estimate:
 
 
 def interquartile_mean(scores: np.ndarray) -> np.ndarray:
-    """Mean of the middle half of all runs and teams: `scores` [..., R, M] -> [...].
+    """Mean of the middle half of all runs and teams: `scores` [..., seeds, teams] -> [...].
 
-    A quarter of the R·M values, rounded down, is left out at either end, as in rliable.
+    A quarter of the values, rounded down, is left out at either end, as in rliable.
     """
     scores = np.asarray(scores, np.float64)
     flat = scores.reshape(*scores.shape[:-2], -1)
@@ -113,7 +113,7 @@ def score_interval(
     """One agent's mean or interquartile mean over seeds and teams, with its bootstrap interval.
 
     Args:
-        scores: [R, M] scores of R seeds with M teams.
+        scores: [seeds, teams] scores of seeds with teams.
         statistic: `mean` or `iqm`.
         resample: what the interval generalises over; see the top of this module.
         level: probability that the interval stands for.
@@ -149,8 +149,8 @@ def probability_of_improvement(
     how much; `paired_difference` says how much.
 
     Args:
-        scores: [R, M] scores of the agent.
-        baseline: [Q, M] scores of the baseline with the same teams in the same order.
+        scores: [seeds, teams] scores of the agent.
+        baseline: [others, teams] scores of the baseline with the same teams in the same order.
         resample: what the interval generalises over; `stratified` is rliable's interval.
         trained: see `paired_difference`.
         level: probability that the interval stands for.
@@ -198,8 +198,8 @@ def paired_difference(
     interval is then wider than need be, never narrower.
 
     Args:
-        scores: [R, M] scores of the agent.
-        baseline: [Q, M] scores of the baseline with the same teams in the same order.
+        scores: [seeds, teams] scores of the agent.
+        baseline: [others, teams] scores of the baseline with the same teams in the same order.
         teams: whether the interval generalises over teams.
         trained: whether the agent and the baseline stand for other trainings of the same kind. A player that nobody
             trained is always the same one; its single row is enough.
@@ -251,12 +251,12 @@ def normalised_scores(scores: np.ndarray, random: np.ndarray, best_response: np.
     """Scores on a scale where a random player has 0 and a best response to the same team has 1.
 
     Args:
-        scores: [..., M] scores with M teams.
-        random: [M] score of a random player with each team.
-        best_response: [M] score of an agent trained for that team.
+        scores: [..., teams] scores with teams.
+        random: [teams] score of a random player with each team.
+        best_response: [teams] score of an agent trained for that team.
 
     Returns:
-        [..., M], NaN where random player and best response score the same, so that there is nothing to measure.
+        [..., teams], NaN where random player and best response score the same, so that there is nothing to measure.
     """
     random, gap = np.asarray(random, np.float64), np.asarray(best_response, np.float64) - random
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -270,7 +270,7 @@ _STATISTICS: dict[Statistic, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _resampled(scores: np.ndarray, resample: Resample, draws: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Resampled matrices [D, R, M], in blocks that fit into memory."""
+    """Resampled matrices [draws, seeds, teams], in blocks that fit into memory."""
     runs, teams = scores.shape
     for size in _blocks(draws, scores.size):
         if resample == "stratified":
@@ -288,7 +288,7 @@ def _shares(rng: np.random.Generator, items: int, size: tuple[int, ...]) -> np.n
 
 
 def _over_teams(per_team: np.ndarray, resample: bool, rng: np.random.Generator) -> np.ndarray:
-    """Mean over teams [D] of [D, M], the teams resampled or as they are."""
+    """Mean over teams [draws] of [draws, teams], the teams resampled or as they are."""
     if not resample:
         return per_team.mean(axis=1)
     return (per_team * _shares(rng, per_team.shape[1], (len(per_team),))).sum(axis=1)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from omg.components.measure import take
+from omg.controllers.base import ModelsOthers
 from omg.envs import Env
 from omg.evaluation import Mates, group_names, make_groups, record_group, stack_agents
 from omg.evaluation.rows import Seed
@@ -25,7 +26,7 @@ from omg.pools import Agent
 
 def infers_subgoals(agent: Agent) -> bool:
     """Whether there is anything to measure here."""
-    return isinstance(getattr(agent.policy, "opponent_model", None), SubgoalModel)
+    return isinstance(agent.policy, ModelsOthers) and isinstance(agent.policy.opponent_model, SubgoalModel)
 
 
 def inference_rows(

@@ -1,6 +1,6 @@
 """A whole experiment from one small file: pool, prior, training, evaluation, adaptation, report.
 
-The stages are made of parts (one per agent where there are several), each with a record of what it was made from; see
+The stages are made of tasks (one per agent where there are several), each with a note of what it was made from; see
 `omg.experiments.stages`. Running a pipeline again does what is missing, continues what was interrupted, and makes anew
 what has changed together with everything that depends on it.
 """
@@ -19,7 +19,7 @@ from omg.evaluation.rows import write_rows
 from omg.evaluation.tables import AdaptationRow, ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
 from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
-from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Part
+from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Task
 from omg.experiments.plan import STAGES, Plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
 from omg.experiments.pool import say_on
@@ -44,7 +44,7 @@ class PipelineResult:
 
     folder: Path
     done: tuple[str, ...]
-    """Titles of the parts that were done this time."""
+    """Titles of the tasks that were done this time."""
     seconds: dict[str, float]
     """Wall time by stage, of all times together."""
     report: Path | None
@@ -118,59 +118,59 @@ def run_pipeline(
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
     ledger = Ledger(checked.folder, lambda line: say_on(screen, line), _ENTRIES)
     with RunFolder(checked.folder).lock():
-        parts = plan_parts(Workplace(checked, shown, ledger, screen, quiet, jobs))
-        _require_earlier(parts, ledger, start or only)
+        tasks = plan_tasks(Workplace(checked, shown, ledger, screen, quiet, jobs))
+        _require_earlier(tasks, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         prepare(use_cuda=True)
         anew, first = start is not None, _ORDER.index(start or _ORDER[0])
-        due = [part for part in parts if only in (None, part.stage) and _ORDER.index(part.stage) >= first]
+        due = [task for task in tasks if only in (None, task.stage) and _ORDER.index(task.stage) >= first]
         ledger.take_back(due, anew=anew)
-        for index, part in enumerate(due):
-            if jobs > 1 and part.apart:
+        for index, task in enumerate(due):
+            if jobs > 1 and task.apart:
                 run_ahead(ledger, due[index:], jobs, anew=anew)
-            if part.title not in ledger.remade:
-                ledger.run(part, anew=anew)
-        seconds = ledger.seconds(parts)
+            if task.title not in ledger.remade:
+                ledger.run(task, anew=anew)
+        seconds = ledger.seconds(tasks)
         write_rows(
             checked.folder / TIMES_FILE,
             [StageTimeRow(stage=stage, seconds=round(value, 2)) for stage, value in seconds.items()],
             StageTimeRow.names(),
         )
-        complete = ledger.is_done(parts[-1])
+        complete = ledger.is_done(tasks[-1])
     page = shown / report_files(checked)[0].name if complete else None
-    done = tuple(part.title for part in parts if part.title in ledger.remade)
+    done = tuple(task.title for task in tasks if task.title in ledger.remade)
     return PipelineResult(shown, done, seconds, page, checked)
 
 
-def do_part(folder: Path, title: str) -> None:
-    """Does one part for the process that has the folder, which wrote the plan and keeps the records.
+def do_task(folder: Path, title: str) -> None:
+    """Does one task for the process that has the folder, which wrote the plan and keeps the notes.
 
     Raises:
         UserError: the plan there does not belong to what was begun.
     """
     checked = check_plan(read_plan(folder), folder)
     ledger = Ledger(checked.folder, entries=_ENTRIES)
-    parts = plan_parts(Workplace(checked, folder, ledger, Console(), quiet=False, jobs=1))
-    part = next((part for part in parts if part.title == title), None)
-    record = None if part is None else ledger.record(part)
-    if part is None or record is None or record.fingerprint != part.fingerprint:
+    tasks = plan_tasks(Workplace(checked, folder, ledger, Console(), quiet=False, jobs=1))
+    task = next((task for task in tasks if task.title == title), None)
+    note = None if task is None else ledger.note(task)
+    if task is None or note is None or note.fingerprint != task.fingerprint:
         raise UserError(f"{folder / PLAN_FILE} has changed since this pipeline was started. Start it again.")
-    if not part.costly:  # A run does so by itself, its own way.
+    if not task.costly:  # A run does so by itself, its own way.
         prepare(use_cuda=True)
-    part.work()
+    task.work()
 
 
-def _require_earlier(parts: list[Part], ledger: Ledger, stage: str | None) -> None:
+def _require_earlier(tasks: list[Task], ledger: Ledger, stage: str | None) -> None:
     if stage is None:
         return
-    for part in parts:
-        if _ORDER.index(part.stage) < _ORDER.index(stage):
-            ledger.require(part, f"Run the pipeline up to there first, e.g. with --only {part.stage}.")
+    for task in tasks:
+        if _ORDER.index(task.stage) < _ORDER.index(stage):
+            ledger.require(task, f"Run the pipeline up to there first, e.g. with --only {task.stage}.")
 
 
-def plan_parts(place: Workplace) -> list[Part]:
-    """All parts of a pipeline in the order in which they are done."""
+def plan_tasks(place: Workplace) -> list[Task]:
+    """All tasks of a pipeline in the order in which they are done."""
     earlier = Earlier()
     for stage in STAGES.values():
-        earlier.parts += stage(place).parts(earlier)
-    return earlier.parts
+        earlier.tasks += stage(place).tasks(earlier)
+    return earlier.tasks

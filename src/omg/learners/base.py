@@ -28,8 +28,8 @@ class Kept(NamedTuple):
     """What of the player's notes is kept: name -> shape of one time slot; None for none."""
     cut: bool = True
     """Whether batches are cut to their longest episode; every length is another compilation of the update."""
-    parts: bool = False
-    """Whether an update takes its episodes in parts of different lengths, too; see `omg.learners.seats`."""
+    portions: bool = False
+    """Whether an update takes its episodes in portions of different lengths, too; see `omg.learners.seats`."""
 
 
 class Learner(Protocol[S]):
@@ -56,7 +56,7 @@ class Learner(Protocol[S]):
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes, an `EpisodeBatch` of what `keep` left; with `kept.parts` perhaps a tuple of them.
+            batch: Sampled episodes, an `EpisodeBatch` of what `keep` left; with `kept.portions` perhaps several.
             episode: Scalar integer, episodes collected so far in the whole run.
             t_env: Scalar count, environment steps so far.
             key: Consumed.

@@ -33,7 +33,7 @@ from omg.controllers.reading import SeatViews
 from omg.learners.advantages import lambda_targets
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import SeatLearner
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.critics.base import CriticSizes
 from omg.modules.critics.coma import COMACritic
 from omg.modules.opponent_models.base import others_one_hot
@@ -89,8 +89,8 @@ class COMALearner(SeatLearner[COMAState]):
         spec = self.spec
         mac = build_mac(self.config, spec, mac_key, self.partners)
         joint = spec.n_agents * spec.n_actions
-        parts = (spec.state_dim, spec.obs_dim, joint, joint, spec.n_agents)
-        sizes = CriticSizes(parts, self.config.critic_hidden_dim, n_actions=spec.n_actions)
+        widths = (spec.state_dim, spec.obs_dim, joint, joint, spec.n_agents)
+        sizes = CriticSizes(widths, self.config.critic_hidden_dim, n_actions=spec.n_actions)
         critic = COMACritic(sizes, key=critic_key)
         nothing = jnp.zeros((), jnp.int32)
         return COMAState(
@@ -138,8 +138,8 @@ class COMALearner(SeatLearner[COMAState]):
         config, mask = self.config, loss_mask(batch)
         views = state.mac.reading.episodes(batch, self.main_seats(batch))
         actions = views.own(batch.actions)
-        parts = self._critic_parts(batch, views)
-        target_q = state.target_critic(parts)
+        inputs = self._critic_inputs(batch, views)
+        target_q = state.target_critic(inputs)
         targets = lambda_targets(
             self._seat_reward(batch, views),
             _at(target_q, actions),
@@ -148,7 +148,7 @@ class COMALearner(SeatLearner[COMAState]):
             config.gamma,
             config.td_lambda,
         )
-        critic = self._learn_critic(state, parts, actions[:, :-1], targets, mask)
+        critic = self._learn_critic(state, inputs, actions[:, :-1], targets, mask)
 
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
         avail = views.own(batch.avail)[:, :-1]
@@ -174,7 +174,7 @@ class COMALearner(SeatLearner[COMAState]):
         )
         return new_state, metrics | critic.metrics | {"grad_norm": grad_norm}
 
-    def _critic_parts(self, batch: EpisodeBatch, views: SeatViews) -> list[Array]:
+    def _critic_inputs(self, batch: EpisodeBatch, views: SeatViews) -> list[Array]:
         """What the critic reads at every slot: state, own view, the others' actions, all last actions, the seat."""
         inputs, own = views.model_inputs(), views.own(batch.obs)
         others = others_one_hot(batch.actions, inputs.seats, self.spec.n_actions)
@@ -183,25 +183,25 @@ class COMALearner(SeatLearner[COMAState]):
         return [batch.state[:, :, None], own, others, last, jax.nn.one_hot(inputs.seats, self.spec.n_agents)]
 
     def _learn_critic(
-        self, state: COMAState, parts: list[Array], actions: Array, targets: Array, mask: Array
+        self, state: COMAState, inputs: list[Array], actions: Array, targets: Array, mask: Array
     ) -> CriticUpdate:
         """One step of the optimiser for each time step, from the last to the first.
 
         Args:
             state: The critic and its optimiser.
-            parts: Its input, [B or 1, T+1 or 1, m or 1, width] each.
+            inputs: What it reads, [B or 1, T+1 or 1, m or 1, width] each.
             actions: [B, T, m].
             targets: [B, T, m].
             mask: [B, T].
         """
         steps = mask.shape[1]
-        timed = [jnp.broadcast_to(part, (part.shape[0], steps + 1, *part.shape[2:]))[:, :-1] for part in parts]
+        timed = [jnp.broadcast_to(one, (one.shape[0], steps + 1, *one.shape[2:]))[:, :-1] for one in inputs]
         by_time = jax.tree.map(lambda values: jnp.swapaxes(values, 0, 1), (timed, actions, targets, mask))
 
         def loss(
-            critic: COMACritic, parts: list[Array], actions: Array, targets: Array, mask: Array
+            critic: COMACritic, inputs: list[Array], actions: Array, targets: Array, mask: Array
         ) -> tuple[Array, tuple[Array, dict[str, Array]]]:
-            q = critic(parts)
+            q = critic(inputs)
             taken = _at(q, actions)
             error = taken - targets
             value = masked_mean(error**2, mask)
@@ -237,7 +237,7 @@ class COMALearner(SeatLearner[COMAState]):
 
     def _policy_loss(
         self,
-        agent: Agent,
+        agent: AgentNetwork,
         mac: BasicMAC,
         views: SeatViews,
         avail: Array,

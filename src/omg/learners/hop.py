@@ -4,7 +4,7 @@
   return that really followed;
 - its *co-players' policies*, one for each: cross-entropy on what they really did, told what they turned out to be after
   (`Inference.labels`); steps that tell nothing are left out;
-- the *outset* of its beliefs, chances of each co-player's outcomes, episode by episode (`Inference.learn_outset`).
+- the *outset* of its beliefs, chances of each co-player's achievements, episode by episode (`Inference.learn_outset`).
 
 In self-play every seat has networks of its own. Nothing but the round just played is used: the search policy and the
 co-players' ways are those of now.
@@ -155,14 +155,14 @@ class HOPLearner:
             - `grad_norm`: Euclidean norm of all gradients of a set, before it is clipped
 
             Of the round: `search_entropy`, of the search's policy in nats; `return_target`, mean of G; and, where there
-            are outcomes, `outcome_0` ...: the chance of each at the outset, mean over sets and co-players.
+            are achievements, `outcome_0` ...: the chance of each at the outset, mean over sets and co-players.
         """
-        lessons, outcome = self._lessons(state.mac, batch)
-        mac, opt_state, metrics = self._study(state.mac, state.opt_state, lessons, outcome, key)
+        lessons, achievement = self._lessons(state.mac, batch)
+        mac, opt_state, metrics = self._study(state.mac, state.opt_state, lessons, achievement, key)
         return HOPState(mac, opt_state, state.updates + 1), metrics
 
     def _study(
-        self, mac: HOPMac, opt_state: optax.OptState, lessons: Lessons, outcome: Array | None, key: Array
+        self, mac: HOPMac, opt_state: optax.OptState, lessons: Lessons, achievement: Array | None, key: Array
     ) -> tuple[HOPMac, optax.OptState, dict[str, Array]]:
         """Learns policy, value, co-players' policies and the outset of beliefs; see `update`."""
         sets, positions = lessons.time.shape
@@ -185,9 +185,9 @@ class HOPLearner:
         metrics = {name: values.mean() for name, values in metrics.items()}
         metrics |= _round_measures(lessons)
         outset = mac.prior
-        if outcome is not None:
+        if achievement is not None:
             # Where all seats share one set, each seat's co-players teach it, one seat after the other.
-            outset = mac.inference.learn_outset(outset, outcome.reshape(-1, sets, outcome.shape[-1]))
+            outset = mac.inference.learn_outset(outset, achievement.reshape(-1, sets, achievement.shape[-1]))
             shares = outset.mean(axis=(0, 1))
             metrics |= {f"outcome_{index}": shares[index] for index in range(len(shares))}
         minds = dataclasses.replace(minds, subgoals=mac.minds.subgoals)
@@ -208,7 +208,7 @@ class HOPLearner:
         return gradients, metrics | {"grad_norm": norm}
 
     def _lessons(self, mac: HOPMac, batch: EpisodeBatch) -> tuple[Lessons, Array | None]:
-        """What there is to learn from, and the outcomes of each seat's co-players' episodes [B, m, J], if any."""
+        """What there is to learn from, and the achievements of each seat's co-players' episodes [B, m, J], if any."""
         game = mac.game
         mask = loss_mask(batch)
         games, steps = mask.shape
@@ -243,7 +243,7 @@ class HOPLearner:
         lessons: Lessons = jax.vmap(of_seat, in_axes=(1, 1))(seats, policies)
         if not mac.every_seat:
             lessons = jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:]), lessons)
-        return lessons, None if labels.outcome is None else of_others(labels.outcome, seats)
+        return lessons, None if labels.achievement is None else of_others(labels.achievement, seats)
 
     def _seats(self, batch: EpisodeBatch) -> Array:
         """The seats [B, m] of the players that learn."""

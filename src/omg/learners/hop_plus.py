@@ -91,9 +91,9 @@ class HOPPlusLearner(SubgoalLearner, HOPLearner):
             batch = turned_episodes(state.mac.game.map_view, batch, turn_key)
         seats = self._seats(batch)
         changed = self.training.update(state.mac, state.model_opt_state, batch, seats, t_env, goal_keys)
-        lessons, outcome = self._lessons(changed.mac, batch)
+        lessons, achievement = self._lessons(changed.mac, batch)
         lessons = lessons._replace(goal=changed.goals)
-        mac, opt_state, studied = self._study(changed.mac, state.opt_state, lessons, outcome, study_key)
+        mac, opt_state, studied = self._study(changed.mac, state.opt_state, lessons, achievement, study_key)
         return HOPPlusState(mac, opt_state, state.updates + 1, changed.opt_state), changed.metrics | studied
 
 

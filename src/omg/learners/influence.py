@@ -27,7 +27,7 @@ from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import clip_by_norm
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.modules.critics.base import CriticSizes
-from omg.modules.critics.parts import SeatNetworks
+from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.opponent_models.base import others_of
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ class InfluenceLearner(PPOLearner):
         """
         # Every own action in place of the one that was taken, on an axis of its own: [B, T, U, m, ...].
         instead = jnp.eye(self.spec.n_actions)[:, None]
-        parts = (facts.seen[:, :, None], instead, facts.others[:, :, None])
-        logits = model(parts, None if facts.seats is None else facts.seats[:, :, None])
+        inputs = (facts.seen[:, :, None], instead, facts.others[:, :, None])
+        logits = model(inputs, None if facts.seats is None else facts.seats[:, :, None])
         log_p = jax.nn.log_softmax(self._by_other(logits))
         return influence_of(jnp.moveaxis(log_p, 2, 3), jnp.exp(log_pi), facts.own, facts.counts)
 
@@ -169,7 +169,7 @@ def influence_of(log_p: Array, pi: Array, own: Array, counts: Array) -> Array:
     """How far an action moved what the others are expected to do, away from what they would do on average over it.
 
     Args:
-        log_p: [..., U, A-1, V], logarithms of the probabilities of each other's V actions after each own action.
+        log_p: [..., U, A-1, U'], logarithms of the probabilities of each other's U' actions after each own action.
         pi: [..., U], probabilities that the own action was drawn with.
         own: [..., U], the own action as one-hot.
         counts: [..., A-1], weight of each other: 0 leaves it out.

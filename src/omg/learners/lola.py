@@ -38,8 +38,8 @@ from jax import Array, lax
 from omg.components import masked_mean
 from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
-from omg.learners.ppo import PPOLearner, Round
-from omg.modules.agents.base import Agent
+from omg.learners.ppo import PPOLearner, PPOLessons
+from omg.modules.agents.base import AgentNetwork
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -58,17 +58,17 @@ class LOLALearner(PPOLearner):
                 f"players can be members of a pool."
             )
 
-    def _foresee(self, agent: Agent, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
+    def _foresee(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[PPOLessons, dict[str, Array]]:
         """See `PPOLearner._foresee`.
 
         Metrics: `lola_share`, the root of the mean square of what lola_step would add to the advantages, over that of
         the advantages; `lola_shift`, the mean over steps and pairs of |lola_step d_ij|.
         """
-        mask, advantages = round_.mask, round_.advantages
+        mask, advantages = lessons.mask, lessons.advantages
 
-        def log_taken(agent: Agent) -> Array:
-            log_pi = self._log_probabilities(agent, round_.views, round_.features, round_.avail, epsilon)
-            taken = jnp.take_along_axis(log_pi, round_.actions[..., None], axis=-1)[..., 0]
+        def log_taken(agent: AgentNetwork) -> Array:
+            log_pi = self._log_probabilities(agent, lessons.views, lessons.features, lessons.avail, epsilon)
+            taken = jnp.take_along_axis(log_pi, lessons.actions[..., None], axis=-1)[..., 0]
             # Padding may hold an illegal action, whose logarithm is no number to reckon with.
             return jnp.where(mask[..., None] > 0, taken, 0.0)
 
@@ -77,10 +77,12 @@ class LOLALearner(PPOLearner):
         share = jnp.sqrt(masked_mean(added**2, mask) / jnp.maximum(masked_mean(advantages**2, mask), 1e-12))
         metrics = {"lola_share": share, "lola_shift": masked_mean(jnp.abs(shifts).mean(axis=2), mask)}
         shorter = jnp.minimum(1.0, self.config.lola_limit / jnp.maximum(share, 1e-12))
-        return lax.stop_gradient(round_._replace(advantages=advantages + shorter * added)), metrics
+        return lax.stop_gradient(lessons._replace(advantages=advantages + shorter * added)), metrics
 
 
-def anticipated_shifts(log_taken: Callable[[Agent], Array], agent: Agent, advantages: Array, mask: Array) -> Array:
+def anticipated_shifts(
+    log_taken: Callable[[AgentNetwork], Array], agent: AgentNetwork, advantages: Array, mask: Array
+) -> Array:
     """How much likelier each co-player's actions would become by its step in favour of each player.
 
     Args:

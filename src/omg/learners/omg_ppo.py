@@ -30,7 +30,7 @@ class OMGPPOLearner(SubgoalLearner, PPOLearner):
     ) -> Array:
         """V(s_t, g) of all candidates by the critic, [B, T, H, m]; see `subgoals.CandidateValues`."""
         reading, model = mac.reading, mac.opponent_model
-        parts = self.critic_parts(batch, views, reading.features(model, views, inferred))
+        inputs = self.critic_inputs(batch, views, reading.features(model, views, inferred))
         tried = reading.features(model, views, goals, self.config.omg_horizon)
         assert tried is not None
-        return state.scale.stretch(state.critic.try_features(parts, tried, views.seats))
+        return state.scale.stretch(state.critic.try_features(inputs, tried, views.seats))

@@ -41,7 +41,7 @@ from omg.learners.advantages import ValueScale, generalised_advantages, standard
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import ModelTrainer, SeatLearner, Share
 from omg.learners.supervised import SupervisedTraining
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.agents.inputs import as_one_hot
 from omg.modules.critics import CRITICS
 from omg.modules.critics.base import Critic, CriticSizes
@@ -70,17 +70,17 @@ class PPOState(NamedTuple):
     """What a kind of PPO learns besides (social influence: a model of the others); None for plain PPO."""
 
 
-Learned = tuple[Agent, Critic, optax.OptState, optax.OptState]
+Learned = tuple[AgentNetwork, Critic, optax.OptState, optax.OptState]
 """What a gradient step changes: both networks, then their optimisers."""
 
 
-class Round(NamedTuple):
-    """What all passes of an update share. Every array has the episodes as its first axis."""
+class PPOLessons(NamedTuple):
+    """What the passes of an update learn from: all share it. Every array has the episodes as its first axis."""
 
     views: SeatViews
     features: Array | None
     """[B, T+1, m, F], of the agent's input; None for none."""
-    parts: tuple[Array, ...]
+    inputs: tuple[Array, ...]
     """The critic's input, [B, T+1 or 1, m or 1, width] each."""
     avail: Array
     """[B, T, m, U]."""
@@ -161,16 +161,20 @@ class PPOLearner(SeatLearner[PPOState]):
         shares = self.shares(state.mac.reading, batch)
         changed = self.training.update(state, shares, t_env, model_key)
         epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
-        critic, scale, round_, extra, estimates = self._estimate(
+        critic, scale, lessons, extra, estimates = self._estimate(
             state, shares[0], changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
         )
 
         def step(carry: Learned, chosen: Array) -> tuple[Learned, dict[str, Array]]:
             agent, critic, opt_state, critic_opt_state = carry
             # Without parts the order of the episodes means nothing, and they need not be copied.
-            part = round_ if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], round_)
-            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(agent, part, epsilon)
-            critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, part)
+            chosen_lessons = (
+                lessons if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], lessons)
+            )
+            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(
+                agent, chosen_lessons, epsilon
+            )
+            critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, chosen_lessons)
             gradients, norm = clip_by_norm(gradients, config.grad_norm_clip)
             critic_gradients, critic_norm = clip_by_norm(critic_gradients, config.grad_norm_clip)
             moves, opt_state = self.optimiser.update(gradients, opt_state)
@@ -200,7 +204,7 @@ class PPOLearner(SeatLearner[PPOState]):
         views = state.mac.reading.episodes(batch, self.main_seats(batch))
         return self.training.examine(state.mac, batch, views, self.partners)
 
-    def critic_parts(self, batch: EpisodeBatch, views: SeatViews, features: Array | None) -> tuple[Array, ...]:
+    def critic_inputs(self, batch: EpisodeBatch, views: SeatViews, features: Array | None) -> tuple[Array, ...]:
         """What the critic reads, [B, T+1 or 1, m or 1, width] each.
 
         Args:
@@ -212,14 +216,14 @@ class PPOLearner(SeatLearner[PPOState]):
         seats = views.model_inputs().seats
         seat = jax.nn.one_hot(jnp.broadcast_to(seats, (batch_size, *seats.shape[1:])), self.spec.n_agents)
         if config.critic_input == "state":
-            parts = [batch.state[:, :, None], seat]
+            inputs = [batch.state[:, :, None], seat]
         else:
-            parts = [as_one_hot(views.seen, config.obs_one_hot)]
+            inputs = [as_one_hot(views.seen, config.obs_one_hot)]
             if config.obs_last_action:
-                parts.append(jax.nn.one_hot(views.own_last, self.spec.n_actions))
+                inputs.append(jax.nn.one_hot(views.own_last, self.spec.n_actions))
             if config.obs_agent_id:
-                parts.append(seat)
-        return (*parts, features) if features is not None else tuple(parts)
+                inputs.append(seat)
+        return (*inputs, features) if features is not None else tuple(inputs)
 
     def _build_critic(self, mac: BasicMAC, key: Array) -> Critic:
         config, spec = self.config, self.spec
@@ -243,7 +247,7 @@ class PPOLearner(SeatLearner[PPOState]):
         return CRITICS[name].build(sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
-        """The episodes of each gradient step, [epochs * parts, episodes of a part]."""
+        """The episodes of each gradient step, [epochs * minibatches, episodes of each]."""
         config = self.config
         if config.ppo_minibatches == 1:
             return jnp.zeros((config.ppo_epochs, 0), jnp.int32)
@@ -253,14 +257,14 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def _estimate(
         self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array, key: Array
-    ) -> tuple[Critic, ValueScale, Round, PyTree, dict[str, Array]]:
+    ) -> tuple[Critic, ValueScale, PPOLessons, PyTree, dict[str, Array]]:
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
         config, batch, views, mask = self.config, share.batch, share.views, share.mask
         features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
-        parts = self.critic_parts(batch, views, features)
+        inputs = self.critic_inputs(batch, views, features)
         avail, actions = views.own(batch.avail)[:, :-1], views.own(batch.actions)[:, :-1]
         log_pi = self._log_probabilities(state.mac.agent, views, features, avail, epsilon)
-        outputs = jnp.broadcast_to(state.critic(parts, views.seats), views.own_last.shape)
+        outputs = jnp.broadcast_to(state.critic(inputs, views.seats), views.own_last.shape)
         reward, extra, added = self._paid(state, batch, views, log_pi, key)
         scale = state.scale.witness(reward, mask)
         values = scale.possible(state.scale.stretch(outputs), config.gamma)
@@ -280,10 +284,10 @@ class PPOLearner(SeatLearner[PPOState]):
             "advantage_mean": masked_mean(advantages, mask),
             "explained_variance": 1.0 - _variance(advantages, mask) / jnp.maximum(_variance(targets, mask), 1e-8),
         }
-        round_ = Round(
+        lessons = PPOLessons(
             views=views,
             features=features,
-            parts=parts,
+            inputs=inputs,
             avail=avail,
             actions=actions,
             mask=mask,
@@ -292,8 +296,8 @@ class PPOLearner(SeatLearner[PPOState]):
             targets=scale.shrink(targets),
             values_old=outputs[:, :-1],
         )
-        round_, foreseen = self._foresee(state.mac.agent, lax.stop_gradient(round_), epsilon)
-        return critic, scale, round_, extra, metrics | added | foreseen
+        lessons, foreseen = self._foresee(state.mac.agent, lax.stop_gradient(lessons), epsilon)
+        return critic, scale, lessons, extra, metrics | added | foreseen
 
     def _paid(
         self, state: PPOState, batch: EpisodeBatch, views: SeatViews, log_pi: Array, key: Array
@@ -309,25 +313,25 @@ class PPOLearner(SeatLearner[PPOState]):
         """
         return self._seat_reward(batch, views), state.extra, {}
 
-    def _foresee(self, agent: Agent, round_: Round, epsilon: Array) -> tuple[Round, dict[str, Array]]:
-        """The round with advantages that also reckon with what it will do to the others; here as it is. Metrics."""
-        return round_, {}
+    def _foresee(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[PPOLessons, dict[str, Array]]:
+        """With advantages that also reckon with what the update will do to the others; here as they are. Metrics."""
+        return lessons, {}
 
     def _log_probabilities(
-        self, agent: Agent, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
+        self, agent: AgentNetwork, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
     ) -> Array:
         """Logarithms of the probabilities that actions are drawn with, [B, T, m, U]."""
         logits = views.run(agent, features)[0][:, :-1]
         return multinomial_log_probabilities(logits, avail, epsilon)
 
-    def _policy_loss(self, agent: Agent, part: Round, epsilon: Array) -> tuple[Array, dict[str, Array]]:
-        config, mask = self.config, part.mask
-        log_pi = self._log_probabilities(agent, part.views, part.features, part.avail, epsilon)
+    def _policy_loss(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[Array, dict[str, Array]]:
+        config, mask = self.config, lessons.mask
+        log_pi = self._log_probabilities(agent, lessons.views, lessons.features, lessons.avail, epsilon)
         # What was played was legal; padding may hold an illegal action, whose logarithm is no number to reckon with.
-        log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, part.actions) - part.log_old, 0.0)
+        log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, lessons.actions) - lessons.log_old, 0.0)
         ratio = jnp.exp(log_ratio)
-        entropy = masked_mean(-(jnp.exp(log_pi) * jnp.where(part.avail, log_pi, 0.0)).sum(axis=-1), mask)
-        policy_loss = -masked_mean(clipped_surrogate(ratio, part.advantages, config.ppo_clip), mask)
+        entropy = masked_mean(-(jnp.exp(log_pi) * jnp.where(lessons.avail, log_pi, 0.0)).sum(axis=-1), mask)
+        policy_loss = -masked_mean(clipped_surrogate(ratio, lessons.advantages, config.ppo_clip), mask)
         loss = policy_loss - config.entropy_coef * entropy
         clipped = (jnp.abs(ratio - 1.0) > config.ppo_clip).astype(jnp.float32)
         metrics = {
@@ -339,10 +343,12 @@ class PPOLearner(SeatLearner[PPOState]):
         }
         return loss, metrics
 
-    def _critic_loss(self, critic: Critic, part: Round) -> Array:
-        said = critic(part.parts, part.views.seats)
-        values = jnp.broadcast_to(said, part.views.own_last.shape)[:, :-1]
-        return masked_mean(value_error(values, part.values_old, part.targets, self.config.ppo_value_clip), part.mask)
+    def _critic_loss(self, critic: Critic, lessons: PPOLessons) -> Array:
+        said = critic(lessons.inputs, lessons.views.seats)
+        values = jnp.broadcast_to(said, lessons.views.own_last.shape)[:, :-1]
+        return masked_mean(
+            value_error(values, lessons.values_old, lessons.targets, self.config.ppo_value_clip), lessons.mask
+        )
 
 
 def clipped_surrogate(ratio: Array, advantage: Array, clip: float) -> Array:

@@ -38,9 +38,9 @@ from omg.controllers.draw import TeamDraw
 from omg.controllers.reading import SeatViews
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import SeatLearner
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.critics.base import CriticSizes
-from omg.modules.critics.parts import SeatNetworks
+from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.opponent_models.base import others_of
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class PR2Learner(SeatLearner[PR2State]):
         entropy = entropy_of(log_rho, sight.others_legal[:, :, None]).sum(axis=-1)
         return expected + self.config.pr2_temperature * jnp.moveaxis(entropy, 2, 3)
 
-    def _log_policy(self, agent: Agent, mac: BasicMAC, views: SeatViews, sight: Sight) -> Array:
+    def _log_policy(self, agent: AgentNetwork, mac: BasicMAC, views: SeatViews, sight: Sight) -> Array:
         """[B, T+1, m, U], without the floor that play may have."""
         logits, _ = views.run(agent, mac.reading.features(None, views, None))
         return multinomial_log_probabilities(logits, sight.own_legal, 0.0)
@@ -274,7 +274,7 @@ class PR2Learner(SeatLearner[PR2State]):
         }
 
     def _policy_loss(
-        self, agent: Agent, mac: BasicMAC, views: SeatViews, sight: Sight, soft: Array, mask: Array
+        self, agent: AgentNetwork, mac: BasicMAC, views: SeatViews, sight: Sight, soft: Array, mask: Array
     ) -> tuple[Array, dict[str, Array]]:
         log_pi = self._log_policy(agent, mac, views, sight)
         loss = -masked_mean(policy_value(log_pi, soft, self.config.pr2_temperature)[:, :-1], mask)

@@ -32,7 +32,7 @@ from omg.controllers.draw import TeamDraw
 from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.mixers import MIXERS
 from omg.modules.mixers.base import Choices, Mixer, MixerSizes
 
@@ -68,7 +68,7 @@ class QLearner(SeatLearner[QState]):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
-        self.kept = self.kept._replace(parts=True)
+        self.kept = self.kept._replace(portions=True)
         self.optimiser = build_optimiser(config)
         self.training: ModelTrainer[QState] = self._training()
         self.examines = self.training.examines
@@ -108,7 +108,7 @@ class QLearner(SeatLearner[QState]):
 
         Args:
             state: From `init` or the update before.
-            batch: Sampled episodes, in one or in parts.
+            batch: Sampled episodes, in one or in portions.
             episode: Scalar integer, episodes collected so far. The target is copied by the first update at which this
                 number has reached another multiple of `target_update_interval`.
             t_env: Scalar count, environment steps so far.
@@ -132,7 +132,7 @@ class QLearner(SeatLearner[QState]):
         learned = (state.mac.agent, state.mixer)
         frozen = (state.target_mac.agent, state.target_mixer)
 
-        def whole_loss(learned: tuple[Agent, Mixer | None]) -> tuple[Array, dict[str, Array]]:
+        def whole_loss(learned: tuple[AgentNetwork, Mixer | None]) -> tuple[Array, dict[str, Array]]:
             given = zip(shares, changed.features, strict=True)
             return weigh([self._loss(learned, frozen, state.mac, *each) for each in given], shares)
 
@@ -158,8 +158,8 @@ class QLearner(SeatLearner[QState]):
 
     def _loss(
         self,
-        learned: tuple[Agent, Mixer | None],
-        frozen: tuple[Agent, Mixer | None],
+        learned: tuple[AgentNetwork, Mixer | None],
+        frozen: tuple[AgentNetwork, Mixer | None],
         mac: BasicMAC,
         share: Share,
         inferred: Array | None,

@@ -1,7 +1,7 @@
 """`qtran_learner`: QTRAN-base. A joint value learned without limits, and the seats' values made to agree with it.
 
 With h the agents' recurrent states, q_i their values, a the joint action that was taken, ā the seats' own best legal
-ones, [x] a value without gradient and ' the target networks:
+ones, [...] a value without gradient and ' the target networks:
 
     td_t   = Q_jt(s_t, h_t, a_t) - [r_t + gamma (1 - terminated_t) Q'_jt(s_{t+1}, h'_{t+1}, ā_{t+1})]
     opt_t  = sum_i q_i(ā_t) - [Q_jt(s_t, h_t, ā_t)] + V_jt(s_t)
@@ -26,7 +26,7 @@ from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.learners.q import ILLEGAL_VALUE, QLearner
 from omg.learners.seats import Share
-from omg.modules.agents.base import Agent
+from omg.modules.agents.base import AgentNetwork
 from omg.modules.mixers.base import Mixer, MixerSizes
 from omg.modules.mixers.qtran import QTranMixer
 from omg.types import PyTree
@@ -43,8 +43,8 @@ class QTranLearner(QLearner):
 
     def _loss(
         self,
-        learned: tuple[Agent, Mixer | None],
-        frozen: tuple[Agent, Mixer | None],
+        learned: tuple[AgentNetwork, Mixer | None],
+        frozen: tuple[AgentNetwork, Mixer | None],
         mac: BasicMAC,
         share: Share,
         inferred: Array | None,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from omg.envs.base import EnvSpec
 
 Batches = EpisodeBatch | tuple[EpisodeBatch, ...]
-"""The episodes of an update: all in one, or in parts of similar length."""
+"""The episodes of an update: all in one, or in portions of similar length."""
 
 
 class Share(NamedTuple):
@@ -165,19 +165,19 @@ class SeatLearner(Generic[State]):
 
     def shares(self, reading: Reading, batches: Batches) -> list[Share]:
         """All episodes of an update as they are learned from."""
-        parts = (batches,) if isinstance(batches, EpisodeBatch) else batches
-        seats = [self.main_seats(part) for part in parts]
-        masks = [loss_mask(part) for part in parts]
+        portions = (batches,) if isinstance(batches, EpisodeBatch) else batches
+        seats = [self.main_seats(portion) for portion in portions]
+        masks = [loss_mask(portion) for portion in portions]
         total = jnp.maximum(sum(mask.sum() for mask in masks), 1.0)
         return [
             Share(
-                batch=part,
-                views=reading.episodes(part, own),
+                batch=portion,
+                views=reading.episodes(portion, own),
                 mask=mask,
                 weight=mask.sum() / total,
                 length=mask.sum(axis=1).astype(jnp.int32),
             )
-            for part, own, mask in zip(parts, seats, masks, strict=True)
+            for portion, own, mask in zip(portions, seats, masks, strict=True)
         ]
 
     def _seat_reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:

@@ -228,7 +228,7 @@ def probe_accuracy(features: Array, labels: Array, weight: Array, classes: int) 
 
 
 def _all_distances(left: Array, right: Array) -> Array:
-    """`view_distance` of each to each, as one product: [P, O] and [Q, O] -> [P, Q]."""
+    """`view_distance` of each to each, as one product: [left, O] and [right, O] -> [left, right]."""
     squared = (left**2).sum(axis=-1)[:, None] + (right**2).sum(axis=-1)[None] - 2.0 * left @ right.T
     return jnp.sqrt(jnp.maximum(squared, 0.0) / left.shape[-1])
 

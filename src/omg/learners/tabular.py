@@ -17,7 +17,7 @@ finished game is known, since the other stands on it (hindsight). While playing 
 over the goals, b(g) proportional to the probability of the other's moves so far under g, and takes the action with the
 best sum over g of b(g) Q(s, g, a).
 
-Letters in shapes: N tables (seeds), G games, C cells, S = C * C or C states, K contexts, 5 actions, L steps, P points.
+Shapes are written out: `tables` one for each seed, `states` the cells or pairs of them, 5 actions; T steps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Context = Literal["subgoal", "action", "none"]
 View = Literal["own", "joint"]
 VIEWS: tuple[View, ...] = ("own", "joint")
 CONTEXTS: dict[Context, int] = {"subgoal": 2, "action": 5, "none": 1}
-"""Kinds of tables and their number of contexts K."""
+"""Kinds of tables and their number of contexts."""
 
 TOLERANCE = 0.1
 """An entry is formed when it is within this share of its exact value."""
@@ -60,26 +60,26 @@ class Settings(NamedTuple):
 
 
 class Games(NamedTuple):
-    """What happened in G games played side by side. Slot L holds only where the players stand and what follows."""
+    """What happened in games played side by side. Slot T holds only where the players stand and what follows."""
 
     own: Array
-    """[L + 1, G] int32, cell of seat 0."""
+    """[T + 1, games] int32, cell of seat 0."""
     other: Array
-    """[L + 1, G] int32, cell of seat 1."""
+    """[T + 1, games] int32, cell of seat 1."""
     action: Array
-    """[L, G] int32, of seat 0."""
+    """[T, games] int32, of seat 0."""
     other_action: Array
-    """[L + 1, G] int32, of seat 1."""
+    """[T + 1, games] int32, of seat 1."""
     played: Array
-    """[L, G] bool, the game was still on in this slot."""
+    """[T, games] bool, the game was still on in this slot."""
     paid: Array
-    """[L, G] bool, seat 0 was paid in this slot, which ends the game."""
+    """[T, games] bool, seat 0 was paid in this slot, which ends the game."""
     goal: Array
-    """[G] int32, the reward cell that seat 1 walked to: 0 top, 1 bottom."""
+    """[games] int32, the reward cell that seat 1 walked to: 0 top, 1 bottom."""
 
 
 class Steps(NamedTuple):
-    """One step of N games, each for a table of its own; every field is [N] unless it says otherwise."""
+    """One step of games, each for a table of its own; every field is [tables] unless it says otherwise."""
 
     state: Array
     context: Array
@@ -90,7 +90,7 @@ class Steps(NamedTuple):
     next_state: Array
     next_context: Array
     next_legal: Array
-    """[N, 5] bool."""
+    """[tables, 5] bool."""
     counts: Array
     """bool: False leaves the table as it is."""
 
@@ -99,26 +99,26 @@ class TableHistory(NamedTuple):
     """How good the tables were in the course of learning."""
 
     episodes: np.ndarray
-    """[P] games learned from so far."""
+    """[points] games learned from so far."""
     returns: np.ndarray
-    """[P, N] mean discounted return of greedy play."""
+    """[points, tables] mean discounted return of greedy play."""
     formed: np.ndarray | None
-    """[P, N] share of the entries that have formed; None in the view `own`, where the game is not Markov."""
+    """[points, tables] share of the entries that have formed; None in the view `own`, where the game is not Markov."""
 
 
 class Optimum(NamedTuple):
     """What a kind of table would hold if it were learned to the end, in the view `joint`."""
 
     q: np.ndarray
-    """[S, K, 5] float64; 0 outside `entries`."""
+    """[states, contexts, 5] float64; 0 outside `entries`."""
     entries: np.ndarray
-    """[S, K, 5] bool: legal actions in states and contexts that can occur."""
+    """[states, contexts, 5] bool: legal actions in states and contexts that can occur."""
     start: float
     """Expected discounted return of the best play with this context."""
 
 
 def new_tables(tables: RaceTables, settings: Settings, view: View, context: Context, count: int) -> Array:
-    """Tables before learning, [N, S, K, 5]."""
+    """Tables before learning, [tables, states, contexts, 5]."""
     states = tables.cells**2 if view == "joint" else tables.cells
     return jnp.full((count, states, CONTEXTS[context], 5), settings.initial, jnp.float32)
 
@@ -140,8 +140,8 @@ def play(
         settings: the episode limit is read.
         view: what a state of `q` is.
         context: what a context of `q` is.
-        q: [N, S, K, 5].
-        players: [G], which of the N tables plays each game.
+        q: [tables, states, contexts, 5].
+        players: [games], which of the tables plays each game.
         key: consumed. The same key gives the other the same goals and paths, whatever the learner does.
         epsilon: share of random legal actions.
     """
@@ -202,7 +202,7 @@ def play(
 
 
 def update(q: Array, settings: Settings, steps: Steps) -> Array:
-    """One step of Q-learning in each of the N tables [N, S, K, 5]."""
+    """One step of Q-learning in each of the tables [tables, states, contexts, 5]."""
     table = jnp.arange(len(q))
     entry = (table, steps.state, steps.context, steps.action)
     following = jnp.where(steps.next_legal, q[table, steps.next_state, steps.next_context], -jnp.inf)
@@ -211,7 +211,7 @@ def update(q: Array, settings: Settings, steps: Steps) -> Array:
 
 
 def learn(tables: RaceTables, settings: Settings, view: View, context: Context, q: Array, games: Games) -> Array:
-    """Updates table n of `q` [N, S, K, 5] with all steps of game n, from the last to the first."""
+    """Updates table n of `q` [tables, states, contexts, 5] with all steps of game n, from the last to the first."""
     legal = jnp.asarray(tables.legal)
     length = jnp.sum(jnp.any(games.played, axis=1))
 
@@ -262,7 +262,7 @@ def train(
         settings: the learner's.
         view: what a state is.
         context: what a context is.
-        seeds: number of tables N, each with games of its own.
+        seeds: number of tables, each with games of its own.
         points: numbers of games per table after which to measure, ascending.
         seed: of all random numbers.
     """
@@ -296,7 +296,7 @@ def train(
 
 
 def formed(q: np.ndarray, optimum: Optimum, initial: float, tolerance: float = TOLERANCE) -> np.ndarray:
-    """Share of the entries within `tolerance` of their exact value: tables [N, S, K, 5] -> [N].
+    """Share of the entries within `tolerance` of their exact value: tables [tables, states, contexts, 5] -> [tables].
 
     Entries that can never occur do not count, nor do those whose exact value is the one that all entries start with.
     """
@@ -332,7 +332,7 @@ def solve(tables: RaceTables, gamma: float, context: Context, change: float = 1e
     entries = contexts[..., None] & tables.legal[:, None, None]
 
     def backup(value: np.ndarray) -> np.ndarray:
-        """What each pair of actions brings, [C, C, 5, 5], from the values of the states that follow [C, C]."""
+        """What each pair of actions brings, [cells, cells, 5, 5], from the values of what follows [cells, cells]."""
         return np.where(paid, 1.0, gamma * value[own, other])
 
     def improve(q: np.ndarray) -> np.ndarray:

@@ -213,7 +213,7 @@ def _product(rows: list[Array], weights: list[Array]) -> Array:
     return total
 
 
-class _Sizes(NamedTuple):
+class _KernelSizes(NamedTuple):
     """Shapes of the kernels' arrays: episodes and columns are filled up to whole blocks.
 
     The m rows of an episode stand beside each other in the last axis, where a program finds its own without anything
@@ -280,6 +280,6 @@ class _Sizes(NamedTuple):
         return values[: self.episodes].reshape(self.episodes, self.rows, self.wide)[..., : self.hidden]
 
 
-def _sizes(lead: tuple[int, ...], hidden: int) -> _Sizes:
+def _sizes(lead: tuple[int, ...], hidden: int) -> _KernelSizes:
     episodes, steps, rows = lead
-    return _Sizes(episodes, steps, rows, hidden, hidden + -hidden % _SMALLEST, episodes + -episodes % _SMALLEST)
+    return _KernelSizes(episodes, steps, rows, hidden, hidden + -hidden % _SMALLEST, episodes + -episodes % _SMALLEST)

@@ -52,8 +52,8 @@ def select_rows(table: Array, index: Array) -> Array:
     """Rows of a weight: the product with a one-hot vector, without building it; a negative index gives zeros.
 
     Args:
-        table: [K, W].
-        index: [...] integers in [-1, K).
+        table: [rows, W].
+        index: [...] integers from -1 to rows - 1.
 
     Returns:
         [..., W].

@@ -3,15 +3,15 @@
 Within an episode, `b(g) <- b(g) * pi(a | s, g)`, normalised. Goals that are gone have no share; when nothing is left of
 a belief, it starts again, all existing goals alike.
 
-Between episodes the *outset*, chances of outcomes, follows what each co-player did:
-`p <- alpha * p + (1 - alpha) * [outcome]`. Where the outcome is the goal reached (stag_hunt), the outset is the belief
-that an episode opens with. Where it is the number n of goals reached (snowdrift), what is left is not enough for
+Between episodes the *outset*, chances of achievements, follows what each co-player did:
+`p <- alpha * p + (1 - alpha) * [achievement]`. Where it is the goal reached (stag_hunt), the outset is the belief that
+an episode opens with. Where it is the number n of goals reached (snowdrift), what is left is not enough for
 everybody: of the numbers `m = n - k` that the co-players may still reach, drawn from `P(n | n >= k)` of each, only
 those count that add up to no more than what is left. A player goes on with the chance that its `m > 0`, shared
 equally by the goals that exist, and the rest is on being after nothing.
 
 Letters in shapes: N games, m focal seats, J co-players of each in the order of their seats, A seats, G goals,
-P outcomes of an episode, K samples.
+K samples.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def opening(goals: GoalSet[State], settings: BeliefSettings, outset: Array, exis
     Args:
         goals: of the game.
         settings: static.
-        outset: [..., J, P].
+        outset: [..., J, achievements].
         exists: [..., J, G] bool.
         done: [..., J] integers, goals that each co-player has reached in this episode.
 
@@ -100,7 +100,7 @@ def goals_from_counts(outset: Array, exists: Array, done: Array) -> Array:
     """From how many goals players reach in an episode to which they are after now; see the module's text.
 
     Args:
-        outset: [..., J, P], chances of reaching 0, 1, ... P - 1 goals.
+        outset: [..., J, achievements], chances of reaching 0, 1, ... goals.
         exists: [..., J, G] bool, the last being after nothing.
         done: [..., J] integers, reached so far.
 
@@ -117,11 +117,11 @@ def goals_from_counts(outset: Array, exists: Array, done: Array) -> Array:
 
 
 def still_to_come(outset: Array, done: Array) -> tuple[Array, Array]:
-    """How many more goals a player that has reached `done` [...] will reach, from its outset [..., P].
+    """How many more goals a player that has reached `done` [...] will reach, from its outset [..., achievements].
 
     Returns:
-        chances of 0, 1, ... P - 1 more, [..., P]; and whether the outset holds `done` for possible at all, [...] bool:
-        where it does not, none is to come.
+        chances of 0, 1, ... more, [..., achievements]; and whether the outset holds `done` for possible at all, [...]
+        bool: where it does not, none is to come.
     """
     size = outset.shape[-1]
     number = done[..., None] + jnp.arange(size)
@@ -134,10 +134,10 @@ def still_to_come(outset: Array, done: Array) -> tuple[Array, Array]:
 def going_on(more: Array, left: Array) -> Array:
     """The chance of each of J players to reach one more goal, when all of them together reach no more than are left.
 
-    Where the players' habits leave no such outcome, each is judged by itself.
+    Where the players' habits leave no such numbers, each is judged by itself.
 
     Args:
-        more: [..., J, P], from `still_to_come`.
+        more: [..., J, achievements], from `still_to_come`.
         left: [...] integers.
 
     Returns:
@@ -167,7 +167,7 @@ def begin(goals: GoalSet[State], settings: BeliefSettings, outset: Array, state:
     Args:
         goals: of the game.
         settings: static.
-        outset: broadcastable to [N, m, J, P], from `new_outset` or `learn_outset`.
+        outset: broadcastable to [N, m, J, achievements], from `new_outset` or `learn_outset`.
         state: the first positions, leaves [N, ...].
         seats: [N, m] focal seats.
     """
@@ -192,7 +192,7 @@ def follow(
     Args:
         goals: of the game.
         settings: static.
-        outset: broadcastable to [N, m, J, P].
+        outset: broadcastable to [N, m, J, achievements].
         beliefs: from `begin` or `follow`.
         likelihood: [N, m, J, G], see `goals.goal_likelihoods`; not used where `settings.within` is off.
         before: the positions in which `actions` were played, leaves [N, ...].
@@ -242,28 +242,28 @@ def sample_goals(belief: Array, codes: Array, samples: int, key: Array) -> Array
 
 
 def new_outset(goals: GoalSet[State], *lead: int) -> Array:
-    """All outcomes alike: [*lead, P], e.g. `new_outset(goals, m, J)`."""
-    return jnp.full((*lead, goals.outcomes), 1.0 / goals.outcomes)
+    """All achievements alike: [*lead, achievements], e.g. `new_outset(goals, m, J)`."""
+    return jnp.full((*lead, goals.achievements), 1.0 / goals.achievements)
 
 
-def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array, outcome: Array) -> Array:
+def learn_outset(goals: GoalSet[State], settings: BeliefSettings, outset: Array, achievement: Array) -> Array:
     """Follows what co-players did in E episodes, one after the other.
 
     Args:
         goals: of the game.
         settings: static.
-        outset: [..., P].
-        outcome: [E, ...] int32, e.g. `of_others(Hindsight.outcome, seats)` [E, m, J]; -1 where nothing was learned.
+        outset: [..., achievements].
+        achievement: [E, ...] int32, e.g. `of_others(Hindsight.achievement, seats)` [E, m, J]; -1: nothing was learned.
 
     Returns:
-        [..., P]; unchanged where `settings.between` is off.
+        [..., achievements]; unchanged where `settings.between` is off.
     """
     if not settings.between:
         return outset
     alpha = goals.alpha if settings.alpha is None else settings.alpha
 
     def learn(outset: Array, seen: Array) -> tuple[Array, None]:
-        moved = alpha * outset + (1 - alpha) * jax.nn.one_hot(seen, goals.outcomes)
+        moved = alpha * outset + (1 - alpha) * jax.nn.one_hot(seen, goals.achievements)
         return jnp.where(seen[..., None] >= 0, moved, outset), None
 
-    return jax.lax.scan(learn, outset, outcome)[0]
+    return jax.lax.scan(learn, outset, achievement)[0]

@@ -42,12 +42,12 @@ class GoalInference(Generic[State]):
         self.goal_dim = self.goals.width
 
     def new_outset(self, *lead: int) -> Array:
-        """See `Inference.new_outset`: all outcomes alike."""
+        """See `Inference.new_outset`: all achievements alike."""
         return new_outset(self.goals, *lead)
 
-    def learn_outset(self, outset: Array, outcome: Array) -> Array:
+    def learn_outset(self, outset: Array, achievement: Array) -> Array:
         """See `Inference.learn_outset`."""
-        return learn_outset(self.goals, self.settings.beliefs, outset, outcome)
+        return learn_outset(self.goals, self.settings.beliefs, outset, achievement)
 
     def initial(self, games: int, seats: int) -> Beliefs:
         """See `Inference.initial`: the first step opens the beliefs."""
@@ -88,7 +88,7 @@ class GoalInference(Generic[State]):
     def labels(self, states: State, actions: Array, played: Array) -> Labels:
         """See `Inference.labels`: the goal that each player reached next."""
         seen = hindsight(self.goals, states, actions, played)
-        return Labels(seen.code, seen.known, seen.outcome)
+        return Labels(seen.code, seen.known, seen.achievement)
 
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """See `Inference.turned`."""
@@ -142,8 +142,8 @@ class Hindsight(NamedTuple):
     """[B, T, A] int32, the code of the goal that the player reached next; 0 where unknown."""
     known: Array
     """[B, T, A] bool: steps to learn from. False behind the last goal a player reached, and behind the episode."""
-    outcome: Array
-    """[B, A] int32, see `GoalSet.outcome`."""
+    achievement: Array
+    """[B, A] int32, see `GoalSet.achievement`."""
 
 
 def hindsight(goals: GoalSet[State], state: State, actions: Array, played: Array) -> Hindsight:
@@ -169,7 +169,7 @@ def hindsight(goals: GoalSet[State], state: State, actions: Array, played: Array
     if goals.idle is not None:
         nothing = ~jnp.any(reached >= 0, axis=1, keepdims=True) & played[..., None]
         code, known = jnp.where(nothing, goals.idle, code), known | nothing
-    return Hindsight(code, known, goals.outcome(reached))
+    return Hindsight(code, known, goals.achievement(reached))
 
 
 def next_reached(reached: Array, played: Array) -> tuple[Array, Array]:

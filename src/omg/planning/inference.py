@@ -76,7 +76,7 @@ class Labels(NamedTuple):
     """[B, T, A] what each player is taken to have been after, as its network is told it; None for nothing."""
     known: Array
     """[B, T, A] bool, steps to learn from."""
-    outcome: Array | None
+    achievement: Array | None
     """[B, A] what each player's episode tells the outset; None where there is none."""
 
 
@@ -99,11 +99,11 @@ class Inference(Protocol[State]):
         ...
 
     def new_outset(self, *lead: int) -> Array:
-        """What is known before the first episode, [*lead, outcomes]; no outcomes where none are told apart."""
+        """What is known before the first episode, [*lead, achievements]; no achievements where none are told apart."""
         ...
 
-    def learn_outset(self, outset: Array, outcome: Array) -> Array:
-        """Follows episodes one after the other: [..., outcomes] and [E, ...] -> [..., outcomes]."""
+    def learn_outset(self, outset: Array, achievement: Array) -> Array:
+        """Follows episodes one after the other: [..., achievements] and [E, ...] -> [..., achievements]."""
         ...
 
     def initial(self, games: int, seats: int) -> PyTree:
@@ -115,7 +115,7 @@ class Inference(Protocol[State]):
 
         Args:
             minds: the networks, leaves [f, ...], or [1, ...] for all seats alike.
-            outset: [f, J, outcomes], or [1, J, outcomes] for all seats alike.
+            outset: [f, J, achievements], or [1, J, achievements] for all seats alike.
             moment: what is seen.
             memory: from `initial` or the step before.
             key: consumed.
@@ -173,9 +173,9 @@ class ActionInference(Generic[State]):
         """See `Inference.new_outset`: none."""
         return jnp.zeros((*lead, 0))
 
-    def learn_outset(self, outset: Array, outcome: Array) -> Array:
+    def learn_outset(self, outset: Array, achievement: Array) -> Array:
         """See `Inference.learn_outset`: nothing to follow."""
-        del outcome
+        del achievement
         return outset
 
     def initial(self, games: int, seats: int) -> PyTree:

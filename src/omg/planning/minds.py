@@ -10,7 +10,7 @@ end of a game, where many simulations lead. So the trees that do ask are gathere
 batch until all have an answer. On a GPU, where loops cost more than products, all trees are answered at once.
 
 Letters in shapes: P sets of networks, J co-players in the order of their seats, B trees, b some of them, U actions,
-G goals, D features of a subgoal, W width of the model's recurrent state, E of an embedded view.
+G goals, D features of a subgoal, W width of the model's recurrent state; `embedded`: of an embedded view.
 """
 
 from __future__ import annotations
@@ -66,10 +66,14 @@ class Minds(eqx.Module):
     """Infers what the co-players are heading for, without its prior; None for players that infer no subgoals."""
 
 
-def network_sizes(game: GridGame[State], goal_dim: int, hidden: int = 512, **changes: tuple[int, ...]) -> PlanningSizes:
+def network_sizes(
+    game: GridGame[State], goal_dim: int, hidden_dim: int = 512, **changes: tuple[int, ...]
+) -> PlanningSizes:
     """The sizes of a game's networks; `changes` are other fields of `PlanningSizes`, e.g. `filters`."""
     view = game.map_view
-    return PlanningSizes(view.channels, view.height, view.width, view.actions, goal_dim, hidden=hidden, **changes)
+    return PlanningSizes(
+        view.channels, view.height, view.width, view.actions, goal_dim, hidden_dim=hidden_dim, **changes
+    )
 
 
 def new_minds(
@@ -270,7 +274,7 @@ class Trace(NamedTuple):
     """What HOP+ knows along a branch of B trees."""
 
     memory: SubgoalMemory
-    """Of the model, [B, W] and [B, E]; before a root's own step what was known before it."""
+    """Of the model, [B, W] and [B, embedded]; before a root's own step what was known before it."""
     goal: Array
     """[B, J * D], what the co-players are heading for in this position; zeros before a root's own step."""
     seed: Array

@@ -10,7 +10,7 @@ with what has happened on the way there. Each tree has one draw of noise for all
 one guess of what the others want, and trees differ from each other as goals sampled from a belief do.
 
 Letters in shapes: N games, f seats that are planned for, K trees, B rows (trees, or seats of games), J co-players,
-D features of a subgoal, W width of the model's recurrent state, E of an embedded view.
+D features of a subgoal, W width of the model's recurrent state; `embedded`: of an embedded view.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from omg.planning.minds import Minds, SubgoalJudge, Trace
 
 
 class SubgoalFollowing(ActionInference[State]):
-    """Inferred subgoals (`Inference`); every step of an episode is learned from, and there are no outcomes."""
+    """Inferred subgoals (`Inference`); every step of an episode is learned from, and there are no achievements."""
 
     infers_subgoals: ClassVar[bool] = True
     turns = False
@@ -45,7 +45,7 @@ class SubgoalFollowing(ActionInference[State]):
         self.own_goal_dim = settings.subgoals.feature_dim * settings.subgoals.subgoals
 
     def initial(self, games: int, seats: int) -> SubgoalMemory:
-        """See `Inference.initial`: zeros, [N, f, W] and [N, f, E]."""
+        """See `Inference.initial`: zeros, [N, f, W] and [N, f, embedded]."""
         assert self.model_sizes is not None
         return SubgoalMemory(
             jnp.zeros((games, seats, self.model_sizes.hidden_dim)), jnp.zeros((games, seats, EMBEDDING))

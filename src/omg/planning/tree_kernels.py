@@ -6,7 +6,7 @@ results as `trees.descend` and `trees.climb`; written with Pallas for its Triton
 
 Triton reads blocks whose sides are powers of two, so the branches of a node are filled up with illegal ones.
 
-Letters in shapes as in `trees`: B trees, M nodes of each, U actions, here a power of two.
+Letters in shapes as in `trees`: B trees, nodes of each, U actions, here a power of two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def descend(branches: Array, exploration: float, interpret: bool = False) -> tup
     """Follows the best branches from all roots; see `trees.descend`.
 
     Args:
-        branches: [B, M, U, 4].
+        branches: [B, nodes, U, 4].
         exploration: c.
         interpret: run as ordinary JAX code, for tests without a GPU.
 
@@ -74,8 +74,8 @@ def climb(branches: Array, origins: Array, leaf: Array, value: Array, interpret:
     """Adds returns to all branches on the way back to the roots; see `trees.climb`.
 
     Args:
-        branches: [B, M, U, 4]; written in place.
-        origins: [B, M, 4].
+        branches: [B, nodes, U, 4]; written in place.
+        origins: [B, nodes, 4].
         leaf: [B] int32.
         value: [B].
         interpret: run as ordinary JAX code, for tests without a GPU.

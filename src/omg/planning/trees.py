@@ -8,7 +8,7 @@ number of simulations. Here a step up or down touches one row of each tree.
 
 A node behind the end of a game is never added: the last one before it is visited again.
 
-Letters in shapes: B trees, M nodes of each (the root is node 0, simulation i may add node i + 1), U actions.
+Letters in shapes: B trees, U actions; written out: nodes of each (the root is node 0, simulation i may add node i + 1).
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class Trees(NamedTuple, Generic[Node]):
     """B trees; numbers of nodes and actions are floats, too, so that a row is read or written at once."""
 
     branches: Array
-    """[B, M, U, 4] float32: prior chance, visits, mean return, and the node it leads to: 0 for none yet, negative for
-    one where the game has ended."""
+    """[B, nodes, U, 4] float32: prior chance, visits, mean return, and the node it leads to: 0 for none yet, negative
+    for one where the game has ended."""
     origins: Array
-    """[B, M, 4] float32: how a node was reached: parent, action, reward, discount."""
+    """[B, nodes, 4] float32: how a node was reached: parent, action, reward, discount."""
     nodes: Node
-    """Leaves [B, M, ...]."""
+    """Leaves [B, nodes, ...]."""
     opened: Array
-    """[B, M, J] int8, what `Open` said of nodes that have branches."""
+    """[B, nodes, J] int8, what `Open` said of nodes that have branches."""
     root_value: Array
     """[B], what the network said."""
 
@@ -230,8 +230,8 @@ def climb(branches: Array, origins: Array, leaf: Array, value: Array, axes: Axes
     """Adds the return of every tree's newest visit to all branches on the way back to its root.
 
     Args:
-        branches: [B, M, U, 4].
-        origins: [B, M, 4].
+        branches: [B, nodes, U, 4].
+        origins: [B, nodes, 4].
         leaf: [B] int32, the nodes that were visited last.
         value: [B], the return from there on.
         axes: see `grow`.

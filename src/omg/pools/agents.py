@@ -17,7 +17,7 @@ from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, 
 from omg.components.headers import StoredArray
 from omg.config import Config, change_config, parse_config
 from omg.controllers import build_mac
-from omg.controllers.base import Policy
+from omg.controllers.base import Policy, ReadsState
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
 from omg.errors import UserError
 from omg.names import inside
@@ -106,7 +106,7 @@ class Agent:
                     "state: this agent was trained with obs_is_state=True and needs the global state. Without one, "
                     'load it with omg.load(path, obs_adapter="learn").'
                 )
-            if getattr(self.policy, "reads_state", False):
+            if isinstance(self.policy, ReadsState) and self.policy.reads_state:
                 raise UserError("state: this agent reads the game off the global state and needs it.")
             state = jnp.zeros((*games, self.spec.state_dim))
         seen = Observation(obs, jnp.asarray(state, jnp.float32), avail)

@@ -4,7 +4,7 @@ Workers write what their games show into the next time slot, the run writes the 
 one "done" for all of them. The time axis leads, so that all games' views of one slot lie together and are handed to the
 compiled program as they are.
 
-Letters in shapes: T steps at most, N games, A seats, O observation features, S state features, U actions, M metrics.
+Letters in shapes: T steps at most, N games, A seats, O observation features, S state features, U actions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Blackboard:
     filled: np.ndarray
     """[T+1, N] bool, slots in which an action was played."""
     metrics: np.ndarray
-    """[N, M] float32, the newest values."""
+    """[N, metrics] float32, the newest values."""
     playing: np.ndarray
     """[N] bool, games that are going on."""
     seeds: np.ndarray

@@ -15,8 +15,9 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from omg.components.episode_batch import EpisodeBatch
-from omg.controllers.base import Lineup, Policy
+from omg.controllers.base import Lineup, Policy, acts_at_end
 from omg.controllers.oracle import foresee
+from omg.controllers.team import TeamPolicy
 from omg.envs.base import Env, EnvState, Observation, Outcome
 from omg.types import PyTree
 
@@ -88,7 +89,7 @@ def play_episodes(
         Episodes [B, T + 1, ...] and their statistics [B].
     """
     limit = env.spec.episode_limit
-    looks_ahead = getattr(policy, "looks_ahead", False)
+    looks_ahead = isinstance(policy, TeamPolicy) and policy.looks_ahead
     epsilon = jnp.asarray(epsilon, jnp.float32)
     key, reset_key, team_key = jax.random.split(key, 3)
     world, seen = env.reset(reset_key, num_envs)
@@ -126,7 +127,7 @@ def play_episodes(
     if slots is None:
         return Rollout(None, stats, lineup)
     nobody = jnp.zeros(num_envs, bool)
-    if getattr(policy, "acts_at_end", True):
+    if acts_at_end(policy):
         actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
     else:
         actions, extra = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), (slots["actions"], slots["records"]))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, Seen
+from omg.envs.adapters.host import GameFaultError, HostEnv, HostGame, SavesReplays, Seen
 from omg.envs.base import EnvSpec
 from omg.errors import UserError
 from omg.names import inert
@@ -132,7 +132,7 @@ class GameShare:
     def save_replays(self) -> None:
         """Writes replays, where the games have them."""
         for game in self.games.values():
-            if hasattr(game, "save_replay"):
+            if isinstance(game, SavesReplays):
                 game.save_replay()
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from omg.config import Config, change_config
 from omg.controllers.adapted import AdaptedMAC, adapt_mac
 from omg.controllers.base import Policy
 from omg.controllers.basic import BasicMAC
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.scripted import build_scripted
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
@@ -30,11 +30,11 @@ from omg.modules.opponent_models.prior import Prior
 from omg.names import inert
 from omg.pools import Agent, PriorCard, load_agent
 from omg.pools.agents import find_agent
-from omg.training.obs_adapter import Fitted, Maps, fit_adapter, fit_shared, load_map, save_maps
+from omg.training.obs_adapter import Fitted, Maps, fit_obs_adapter, fit_shared, load_map, save_maps
 
 PLAYERS, PRIOR, PRIOR_BACK, AGENT = "players", "prior", "prior_back", "agent"
 """Maps of a run: of its frozen players, of its prior from observations to states and back; and the map of an agent."""
-ADAPTER_HINT = ", or let them estimate the state from observations: obs_adapter=learn"
+OBS_ADAPTER_HINT = ", or let them estimate the state from observations: obs_adapter=learn"
 """Ends a refusal of somebody who was trained with `obs_is_state`."""
 _RANDOM = "random"
 _ALLOWED = ("none", "learn")
@@ -42,7 +42,7 @@ _ALLOWED = ("none", "learn")
 Say = Callable[[str], None]
 
 
-def wants_adapter(config: Config, obs_is_state: bool) -> bool:
+def wants_obs_adapter(config: Config, obs_is_state: bool) -> bool:
     """Whether somebody trained with `obs_is_state` can be used under a configuration by a map, and only so."""
     return obs_is_state and not config.obs_is_state and config.obs_adapter == "learn"
 
@@ -58,20 +58,20 @@ def adapt_players(players: Sequence[Any], config: Config, env: Env) -> tuple[lis
     Returns:
         The players, and the map; None where nobody needs one.
     """
-    needy = [_reads_state(player) and wants_adapter(config, True) for player in players]
+    needy = [_reads_state(player) and wants_obs_adapter(config, True) for player in players]
     if not any(needy):
         return list(players), None
     squad, _ = build_squad(players)
-    fitted = fit_adapter(env, squad_policy(squad, env.spec.n_agents), f"the {len(players)} players")
+    fitted = fit_obs_adapter(env, squad_policy(squad, env.spec.n_agents), f"the {len(players)} players")
     adapted = [
-        adapt_mac(player, fitted.adapter) if needs else player for player, needs in zip(players, needy, strict=True)
+        adapt_mac(player, fitted.obs_adapter) if needs else player for player, needs in zip(players, needy, strict=True)
     ]
     return adapted, fitted
 
 
 def squad_policy(squad: Squad, n_agents: int) -> TeamPolicy:
     """All seats of a game for the players of a squad, in teams of one, of nearly one and of several."""
-    part = TeamPart(n_agents, tuple(range(squad.size)))
+    part = TeamSlots(n_agents, tuple(range(squad.size)))
     return TeamPolicy(None, squad, TeamDraw((part,), "varied"))
 
 
@@ -124,7 +124,7 @@ def adapt_agent(agent: Agent, folder: Path, say: Say) -> Agent:
     fitted = load_map(folder, AGENT, agent.spec)
     where = f"from {inert(str(folder))}"
     if fitted is None:
-        fitted = fit_adapter(agent.env, agent.policy, "the agent in all seats")
+        fitted = fit_obs_adapter(agent.env, agent.policy, "the agent in all seats")
         try:
             save_maps(folder, {AGENT: fitted})
         except UserError as error:
@@ -133,7 +133,7 @@ def adapt_agent(agent: Agent, folder: Path, say: Say) -> Agent:
             where = f"kept in {inert(str(folder))}"
     say(f"obs adapter: {fitted.card.summary}; {where}")
     config = change_config(agent.config, obs_is_state=False)
-    return Agent(adapt_mac(agent.policy, fitted.adapter), config, agent.env, agent.card)
+    return Agent(adapt_mac(agent.policy, fitted.obs_adapter), config, agent.env, agent.card)
 
 
 def adapt_prior(prior: Prior, card: PriorCard, env: Env, squad: Squad | None) -> tuple[Prior, PriorCard, Maps]:
@@ -155,8 +155,8 @@ def adapt_prior(prior: Prior, card: PriorCard, env: Env, squad: Squad | None) ->
     there, back, statistics = fit_shared(env, policy, who)
     mean, deviation = _scale(prior, card.features)
     seen_mean, seen_deviation = _scale(prior.with_statistics(statistics), env.spec.obs_dim)
-    to_state, state_bias = there.adapter.weight[0], there.adapter.bias[0]
-    to_seen, seen_bias = back.adapter.weight[0], back.adapter.bias[0]
+    to_state, state_bias = there.obs_adapter.weight[0], there.obs_adapter.bias[0]
+    to_seen, seen_bias = back.obs_adapter.weight[0], back.obs_adapter.bias[0]
     first, last = prior.encoder[0], prior.output
     # Normalised view -> view -> state -> normalised state, and the other way round behind the decoder.
     inward: Array = seen_deviation[:, None] * to_state / deviation

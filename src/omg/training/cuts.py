@@ -17,7 +17,7 @@ from omg.components.replay import Storage
 
 _SHORTEST = 16
 _EARLY = 0.75
-"""Share of a batch's episodes that go into its short part."""
+"""Share of a batch's episodes that go into its short portion."""
 
 
 class Portion(NamedTuple):
@@ -29,10 +29,10 @@ class Portion(NamedTuple):
 
 
 Cut = tuple[Portion, ...]
-"""The parts of a batch, shortest episodes first."""
+"""The portions of a batch, shortest episodes first."""
 
 
-def cuts_for(episodes: int, limit: int, *, few: bool = False, parts: bool = False) -> tuple[Cut, ...]:
+def cuts_for(episodes: int, limit: int, *, few: bool = False, portions: bool = False) -> tuple[Cut, ...]:
     """Ways to cut batches, the smallest first; the last takes everything.
 
     Args:
@@ -40,20 +40,20 @@ def cuts_for(episodes: int, limit: int, *, few: bool = False, parts: bool = Fals
         limit: The longest episode possible.
         few: Two ways at most, for learners that take long to compile and whose updates see so many episodes that a
             long one is nearly always among them.
-        parts: Whether a batch may come in parts. With `few` this is then one of the two ways: three quarters of the
-            episodes, the shorter ones, a third as long as the rest.
+        portions: Whether a batch may come in several. With `few` this is then one of the two ways: three quarters of
+            the episodes, the shorter ones, a third as long as the rest.
     """
     whole = (Portion(episodes, limit),)
     third = _rounded(limit / 3)
     early = int(episodes * _EARLY)
-    if few and parts and 2 * third <= limit and 0 < early < episodes:
+    if few and portions and 2 * third <= limit and 0 < early < episodes:
         return ((Portion(early, third), Portion(episodes - early, limit)), whole)
     lengths = {min(limit, _rounded(limit * eighths / 8)) for eighths in ((4,) if few else (2, 3, 4, 6))}
     return (*((Portion(episodes, length),) for length in sorted(lengths - {limit})), whole)
 
 
 def choose_cut(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name: str | None) -> tuple[Array, Array]:
-    """Orders batches for their parts and picks how to cut each.
+    """Orders batches for their portions and picks how to cut each.
 
     Args:
         cuts: From `cuts_for`.
@@ -63,7 +63,7 @@ def choose_cut(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name:
             mapped.
 
     Returns:
-        The rows, by length where a cut has parts; and the index of the cut of each update, [updates] int32.
+        The rows, by length where a cut has several portions; and the index of the cut of each update, [updates] int32.
     """
     lengths = replay.gather_lengths(storage, batches)
     if any(len(cut) > 1 for cut in cuts):
@@ -81,7 +81,7 @@ def choose_cut(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name:
 
 
 def read_cut(cut: Cut, storage: Storage, indices: Array) -> EpisodeBatch | tuple[EpisodeBatch, ...]:
-    """The episodes of an update: one batch, or several in a cut with parts.
+    """The episodes of an update: one batch, or several in a cut with several portions.
 
     Args:
         cut: How to cut.

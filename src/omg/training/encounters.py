@@ -3,7 +3,7 @@
 Which co-players sit where is data: every copy of the player (a *replicate*) has its own squad and its own lineup, so
 that one compilation serves all of them. A squad holds, of each kind of co-player, as many as any team needs.
 
-Letters in shapes: M teams, Z replicates, which are the seeds of the program, B games of a round, A seats.
+Letters in shapes: Z replicates, which are the seeds of the program, B games of a round, A seats.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jax import Array
 from omg.components import Count
 from omg.config import Config
 from omg.controllers.base import Lineup, Player
-from omg.controllers.draw import LEARNER, TeamDraw, TeamPart
+from omg.controllers.draw import LEARNER, TeamDraw, TeamSlots
 from omg.controllers.team import Squad, TeamPolicy, build_squad
 from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
@@ -39,13 +39,13 @@ from omg.types import PyTree
 
 
 class Teams(NamedTuple):
-    """M teams around one seat."""
+    """Teams around one seat."""
 
     names: tuple[str, ...]
     squads: Squad
-    """Leaves [M, players of the kind, ...]."""
+    """Leaves [teams, players of the kind, ...]."""
     players: np.ndarray
-    """[M, A] int32, number in the team's own squad; LEARNER in the seat that is played for."""
+    """[teams, A] int32, number in the team's own squad; LEARNER in the seat that is played for."""
     seat: int
     """The seat that is played for."""
     most: tuple[int, ...]
@@ -56,8 +56,8 @@ def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Playe
     """Seats co-players around `seat`.
 
     Args:
-        names: [M] of the teams.
-        mates: [M, A-1] integers, players by number, in the order in which they follow the seat round the table.
+        names: [teams] of the teams.
+        mates: [teams, A-1] integers, players by number, in the order in which they follow the seat round the table.
         players: the co-players (`controllers.Player`); each is in some team.
         seat: the seat that is played for.
     """
@@ -205,8 +205,8 @@ class EncounterProgram(Program[PyTree]):
         self.frozen = frozen or player is not None
         self.teams = teams
         most = tuple(seats * config.batch_size_run for seats in teams.most)
-        others = TeamPart(teams.players.shape[1] - 1, tuple(range(len(most))))
-        draw = TeamDraw((TeamPart(1, ()), others), rotate=False, most=most)
+        others = TeamSlots(teams.players.shape[1] - 1, tuple(range(len(most))))
+        draw = TeamDraw((TeamSlots(1, ()), others), rotate=False, most=most)
         team = TeamSetup(draw, teams.squads, teams.names)
         super().__init__(
             config, env, team=team, collector=partial(EncounterCollector, frozen=self.frozen, player=player)

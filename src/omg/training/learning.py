@@ -153,7 +153,7 @@ class Learning(Generic[S]):
         kept, limit = self.learner.kept, self.spec.episode_limit
         if not kept.cut:
             return ((Portion(self.sequences, limit),),)
-        return cuts_for(self.sequences, limit, few=self.seating.team is not None, parts=kept.parts)
+        return cuts_for(self.sequences, limit, few=self.seating.team is not None, portions=kept.portions)
 
 
 def _counted(t_env: Count, stats: EpisodeStats) -> tuple[Count, IterationLog]:

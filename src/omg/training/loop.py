@@ -128,7 +128,7 @@ class Trainer:
         config = self.config
         status = "finished"
         summary = Summary(self.program.spec, len(self.seeds), progress.summary)
-        watch = _Watch()
+        watch = _Stopwatch()
         # Before, a signal ends the run at once: nothing has been trained since the newest checkpoint.
         with self.stop.holding():
             while True:
@@ -216,7 +216,7 @@ class Trainer:
         lines: list[str] = []
         if self.config.learner_part.infers_subgoals:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
-        lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.adapters.items()]
+        lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.obs_adapters.items()]
         if program.learned is not None:
             lines.append(f"init_from: besides the agent, the learner goes on with its {about_learner(program.learned)}")
         if program.team is None:
@@ -358,7 +358,7 @@ class Trainer:
         return jax.tree.map(lambda leaf: leaf[index], state.learner)
 
 
-class _Watch:
+class _Stopwatch:
     """Adds up the time of the training chunks, inside and around the compiled program; tests and saves do not count."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ _SMALLEST_DEVIATION = 1e-2
 
 
 @dataclass(frozen=True)
-class AdapterCard:
+class ObsAdapterCard:
     """What is known of a map; errors are those in games that it was not fitted on."""
 
     env: str
@@ -80,12 +80,12 @@ class AdapterCard:
 class Fitted(NamedTuple):
     """A map and what is known of it."""
 
-    adapter: ObsAdapter
-    card: AdapterCard
+    obs_adapter: ObsAdapter
+    card: ObsAdapterCard
 
 
 Maps = Mapping[str, Fitted]
-_CARD = TypeAdapter(AdapterCard)
+_CARD = TypeAdapter(ObsAdapterCard)
 
 
 class StatePairs(NamedTuple):
@@ -112,7 +112,7 @@ Games = tuple[StatePairs, StatePairs, StatePairs]
 # ------------------------------------------------------------------------------------------------------------ fitting
 
 
-def fit_adapter(env: Env, policy: Policy, players: str) -> Fitted:
+def fit_obs_adapter(env: Env, policy: Policy, players: str) -> Fitted:
     """A map for every seat from observations to states, from games that `policy` plays.
 
     Args:
@@ -129,7 +129,7 @@ def fit_adapter(env: Env, policy: Policy, players: str) -> Fitted:
 def fit_shared(env: Env, policy: Policy, players: str) -> tuple[Fitted, Fitted, InputStatistics]:
     """One map for all seats from observations to states, one back, and statistics of the observations.
 
-    Arguments as in `fit_adapter`.
+    Arguments as in `fit_obs_adapter`.
     """
     fit, choose, test = (part.pooled() for part in _play(env, policy))
     there = _fit(env.spec, players, (fit, choose, test))
@@ -168,14 +168,14 @@ def _fit(spec: EnvSpec, players: str, games: Games) -> Fitted:
     fit, choose, test = games
     deviation = fit.wanted.std(axis=(0, 1))
     scale = np.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation) ** 2
-    adapter = min(_regress(fit), key=lambda one: (_squared_error(one, choose) / scale).sum())
-    squared = _squared_error(adapter, test)
+    obs_adapter = min(_regress(fit), key=lambda one: (_squared_error(one, choose) / scale).sum())
+    squared = _squared_error(obs_adapter, test)
     total = float((((test.wanted - fit.wanted.mean(axis=(0, 1))) ** 2).mean(axis=(0, 1)) / scale).sum())
     constant = deviation < _CONSTANT
     flags = ~constant & np.isin(fit.wanted, (0.0, 1.0)).all(axis=(0, 1))
     kinds = {"numbers": ~constant & ~flags, "flags": flags, "constants": constant}
     there = {kind: chosen for kind, chosen in kinds.items() if chosen.any()}
-    card = AdapterCard(
+    card = ObsAdapterCard(
         spec.name,
         spec.scenario,
         players,
@@ -184,12 +184,12 @@ def _fit(spec: EnvSpec, players: str, games: Games) -> Fitted:
         {kind: float(np.sqrt(squared[chosen].mean())) for kind, chosen in there.items()},
         {kind: int(chosen.sum()) for kind, chosen in there.items()},
     )
-    return Fitted(adapter, card)
+    return Fitted(obs_adapter, card)
 
 
-def _squared_error(adapter: ObsAdapter, pairs: StatePairs) -> np.ndarray:
+def _squared_error(obs_adapter: ObsAdapter, pairs: StatePairs) -> np.ndarray:
     """Mean squared error of every feature, [S], in the precision of play."""
-    estimate = np.asarray(adapter.everywhere(jnp.asarray(pairs.given, jnp.float32)), np.float64)
+    estimate = np.asarray(obs_adapter.everywhere(jnp.asarray(pairs.given, jnp.float32)), np.float64)
     return ((estimate - pairs.wanted) ** 2).mean(axis=(0, 1))
 
 
@@ -225,7 +225,9 @@ def save_maps(folder: Path, maps: Maps) -> None:
     """
     path, card = inside(folder, folder / WEIGHTS), inside(folder, folder / CARD)
     staging = path.with_name(f".writing-{path.name}")
-    arrays = {f"{name}.{part}": np.asarray(getattr(one.adapter, part)) for name, one in maps.items() for part in _PARTS}
+    arrays = {
+        f"{name}.{part}": np.asarray(getattr(one.obs_adapter, part)) for name, one in maps.items() for part in _PARTS
+    }
     try:
         staging.unlink(missing_ok=True)
         digest = save_arrays(staging, arrays)

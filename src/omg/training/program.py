@@ -87,7 +87,7 @@ class Program(Generic[S]):
         self.measures = {name: MEASURES[name].build for name in config.measure}
         """What the key `measure` asks for."""
         self.prior, self.prior_card, maps = load_prior_for(config, self.env, squad)
-        self.adapters: Maps = {**self._players_map(), **maps}
+        self.obs_adapters: Maps = {**self._players_map(), **maps}
         """Maps by which players and priors of `obs_is_state` read observations."""
         self._check_adapters()
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
@@ -157,11 +157,11 @@ class Program(Generic[S]):
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.storage_shape()))
 
     def _players_map(self) -> Maps:
-        fitted = None if self.team is None else self.team.adapter
+        fitted = None if self.team is None else self.team.obs_adapter
         return {} if fitted is None else {PLAYERS: fitted}
 
     def _check_adapters(self) -> None:
-        if self.config.obs_adapter == "learn" and not self.adapters:
+        if self.config.obs_adapter == "learn" and not self.obs_adapters:
             raise UserError(
                 "obs_adapter: got learn, but neither a frozen player nor the prior of this run was trained with "
                 "obs_is_state=True. Allowed: none."

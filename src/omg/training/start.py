@@ -20,7 +20,7 @@ from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning, load_prior, pool_prior
 from omg.pools.agents import find_agent
-from omg.training.adapting import ADAPTER_HINT, adapt_prior, wants_adapter
+from omg.training.adapting import OBS_ADAPTER_HINT, adapt_prior, wants_obs_adapter
 from omg.training.obs_adapter import Maps
 from omg.training.saved import agent_at
 from omg.types import PyTree
@@ -60,7 +60,7 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
         return None, None, {}
     prior, card = load_prior(path)
     maps: Maps = {}
-    if wants_adapter(config, card.obs_is_state) and (card.env, card.scenario) == (spec.name, spec.scenario):
+    if wants_obs_adapter(config, card.obs_is_state) and (card.env, card.scenario) == (spec.name, spec.scenario):
         prior, card, maps = adapt_prior(prior, card, env, squad)
     width = spec.state_dim if config.obs_is_state else spec.obs_dim
     for key, stored, needed in (
@@ -75,7 +75,7 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
             raise UserError(
                 f"prior_path: the prior {path} was made with {key}={stored} ({card.features} input features), but the "
                 f"run has {key}={needed} ({width} features). Pre-train one for this run, or change {key}"
-                f"{ADAPTER_HINT if key == 'obs_is_state' and stored else ''}."
+                f"{OBS_ADAPTER_HINT if key == 'obs_is_state' and stored else ''}."
             )
     return prior, card, maps
 

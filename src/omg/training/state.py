@@ -50,7 +50,7 @@ class RunState(NamedTuple, Generic[S]):
 
 
 class IterationLog(NamedTuple):
-    """What one iteration tells the host; a chunk stacks them to [I, S, ...]."""
+    """What one iteration tells the host; a chunk stacks them to [I, Z, ...]."""
 
     stats: EpisodeStats
     learner: dict[str, Array]

@@ -9,13 +9,12 @@ import jax
 from omg.config import POOL, Config, TeamPart, member_config, team_parts
 from omg.controllers import build_mac
 from omg.controllers.base import Player
-from omg.controllers.draw import TeamDraw
-from omg.controllers.draw import TeamPart as DrawnPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.team import Squad, build_squad
 from omg.envs import Env
 from omg.errors import UserError
 from omg.pools import Agent, Member, Pool
-from omg.training.adapting import ADAPTER_HINT, adapt_players, wants_adapter
+from omg.training.adapting import OBS_ADAPTER_HINT, adapt_players, wants_obs_adapter
 from omg.training.obs_adapter import Fitted
 
 UNTRAINED = "untrained"
@@ -29,7 +28,7 @@ class TeamSetup(NamedTuple):
     squad: Squad
     names: tuple[str, ...]
     """Of the players, by their number in the squad."""
-    adapter: Fitted | None = None
+    obs_adapter: Fitted | None = None
     """By which those of the players that read the state estimate it; None where nobody does so."""
 
 
@@ -62,9 +61,9 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
                 names.append(name)
                 players.append(player)
         drawn.append((part.seats, [names.index(name) for name, _ in found]))
-    players, adapter = adapt_players(players, config, env)
+    players, obs_adapter = adapt_players(players, config, env)
     squad, position = build_squad(players)
-    numbered = [DrawnPart(seats, tuple(position[index] for index in indices)) for seats, indices in drawn]
+    numbered = [TeamSlots(seats, tuple(position[index] for index in indices)) for seats, indices in drawn]
     ordered = sorted(range(len(names)), key=lambda index: position[index])
     draw = TeamDraw(tuple(numbered), config.team_draw, config.is_agent_shift)
     try:
@@ -75,7 +74,7 @@ def build_team(config: Config, env: Env) -> TeamSetup | None:
             f"{', '.join(map(str, env.spec.learner_seats or ()))} of {env.spec.name} ({error}). "
             f"With is_agent_shift=False it has the seats of its place in the name."
         ) from error
-    return TeamSetup(draw, squad, tuple(names[index] for index in ordered), adapter)
+    return TeamSetup(draw, squad, tuple(names[index] for index in ordered), obs_adapter)
 
 
 def _untrained(config: Config, env: Env, part: TeamPart, number: int) -> list[tuple[str, Player]]:
@@ -115,12 +114,12 @@ def load_player(pool: Pool, member: Member, config: Config, env: Env) -> Player:
                 f"{env.spec.name} {env.spec.scenario} ({key}: {getattr(spec, key)} against {getattr(env.spec, key)})."
             )
     theirs = loaded.config.obs_is_state
-    if theirs != config.obs_is_state and not wants_adapter(config, theirs):
+    if theirs != config.obs_is_state and not wants_obs_adapter(config, theirs):
         widths = {True: spec.state_dim, False: spec.obs_dim}
         raise UserError(
             f"obs_is_state: the run has {config.obs_is_state} ({widths[config.obs_is_state]} input features), but "
             f"'{member.name}' in {pool.path} was trained with obs_is_state={loaded.config.obs_is_state} "
             f"({widths[loaded.config.obs_is_state]} features). Set obs_is_state={loaded.config.obs_is_state}, or train "
-            f"a pool with obs_is_state={config.obs_is_state}{ADAPTER_HINT if theirs else ''}."
+            f"a pool with obs_is_state={config.obs_is_state}{OBS_ADAPTER_HINT if theirs else ''}."
         )
     return loaded.policy

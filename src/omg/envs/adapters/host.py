@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -66,6 +66,15 @@ class HostGame(Protocol):
         ...
 
 
+@runtime_checkable
+class SavesReplays(Protocol):
+    """A `HostGame` that can write replays."""
+
+    def save_replay(self) -> None:
+        """Writes the replay of the episode just played."""
+        ...
+
+
 class HostEnv:
     """A configured game that runs in Python processes and can be no part of a compiled program.
 
@@ -73,7 +82,7 @@ class HostEnv:
     """
 
     saves_replays = False
-    """Whether its games have `save_replay()`."""
+    """Whether its games are `SavesReplays`."""
     instead = "take a built-in game"
     """What those who want to play it in a compiled program can do."""
     about = ""

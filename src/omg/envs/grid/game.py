@@ -271,7 +271,7 @@ class GridGame(ABC, Generic[State]):
         return draw_board(self.board, blocks, dict(zip(self.pieces[1:], others, strict=True)), players, caption)
 
     def drawn(self, state: State) -> tuple[Pieces, Array]:
-        """The players, and the pictures that all seats have in common, those of `pieces`: [B, K, cells] bool."""
+        """The players, and the pictures that all seats have in common, those of `pieces`: [B, pictures, cells] bool."""
         players, *kinds = self.standing(state)
         pictures = [jnp.any(marked(*kind, self.cells), axis=1) for kind in kinds]
         return players, jnp.stack([unpack(state.blocks, self.cells), *pictures], axis=1)

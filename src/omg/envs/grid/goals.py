@@ -29,12 +29,12 @@ class GoalSet(ABC, Generic[State]):
     """Goals G."""
     width: int
     """Number of codes: rows of a network's input."""
-    outcomes: int
-    """Outcomes of an episode that are told apart from episode to episode, see `outcome`."""
+    achievements: int
+    """What a player may have achieved in an episode, as far as it is told apart: a number, see `achievement`."""
     alpha: float
-    """How much of what is expected of outcomes is kept from one episode to the next, unless set otherwise."""
+    """How much of what is expected of achievements is kept from one episode to the next, unless set otherwise."""
     idle: int | None = None
-    """The code of being after nothing, where that is a goal (the last one); outcomes then count goals reached."""
+    """The code of being after nothing, where that is a goal (the last one); achievements then count goals reached."""
     codes_are_cells: bool = False
     """Whether the first codes are the cells of the board: they change when it is turned."""
 
@@ -51,8 +51,8 @@ class GoalSet(ABC, Generic[State]):
         """The number of the goal that every player reaches when `actions` [B, A] are played: [B, A] int32, or -1."""
 
     @abstractmethod
-    def outcome(self, reached: Array) -> Array:
-        """What an episode tells about a player: `reached` [B, T, A] -> [B, A] int32 below `outcomes`, -1: nothing."""
+    def achievement(self, reached: Array) -> Array:
+        """What an episode tells of a player: `reached` [B, T, A] -> [B, A] int32 below `achievements`, -1: nothing."""
 
     def reached_codes(self, state: State, actions: Array) -> Array:
         """The code of the goal that every player reaches, [B, A] int32, or -1."""

@@ -34,9 +34,9 @@ class Candidates(NamedTuple):
     """Every way to put one obstacle on an empty board that leaves the free cells connected."""
 
     blocks: np.ndarray
-    """[K, words] uint32, the cells it takes."""
+    """[candidates, words] uint32, the cells it takes."""
     halos: np.ndarray
-    """[K, words] uint32, these and all around them, corners included."""
+    """[candidates, words] uint32, these and all around them, corners included."""
     shape_start: np.ndarray
     """[shapes] uint32, where the candidates of a shape begin."""
     shape_count: np.ndarray

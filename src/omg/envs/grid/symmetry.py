@@ -17,16 +17,16 @@ _STEPS = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
 
 
 class Symmetries(NamedTuple):
-    """S ways to turn a board of C cells, as tables; the first leaves it as it is."""
+    """Ways to turn a board, as tables; the first leaves it as it is."""
 
     cell_from: np.ndarray
-    """[S, C] int32: what was in this cell is now in the cell of the column's number."""
+    """[ways, cells] int32: what was in this cell is now in the cell of the column's number."""
     cell_to: np.ndarray
-    """[S, C] int32: where the cell of the column's number has gone."""
+    """[ways, cells] int32: where the cell of the column's number has gone."""
     action_from: np.ndarray
-    """[S, U] int32: what this action was called before."""
+    """[ways, U] int32: what this action was called before."""
     action_to: np.ndarray
-    """[S, U] int32: what this action is called now."""
+    """[ways, U] int32: what this action is called now."""
 
 
 def symmetries(height: int, width: int, actions: int) -> Symmetries:

@@ -157,7 +157,7 @@ class Snowdrift(GridGame[SnowdriftState]):
 class SnowdriftGoals(GoalSet[SnowdriftState]):
     """Each drift while it is left (its number; its cell as code), or none of them (the last number and code).
 
-    An episode's outcome is how many drifts the player removed.
+    An episode's achievement is how many drifts the player removed.
     """
 
     alpha = 0.98
@@ -165,7 +165,7 @@ class SnowdriftGoals(GoalSet[SnowdriftState]):
 
     def __init__(self, game: Snowdrift) -> None:
         self.game = game
-        self.count = self.outcomes = game.args.drifts + 1
+        self.count = self.achievements = game.args.drifts + 1
         self.idle = game.cells
         self.width = game.cells + 1
 
@@ -181,6 +181,6 @@ class SnowdriftGoals(GoalSet[SnowdriftState]):
         """See `GoalSet.reached`; none is never reached."""
         return self.game.removed(state, actions)
 
-    def outcome(self, reached: Array) -> Array:
-        """See `GoalSet.outcome`."""
+    def achievement(self, reached: Array) -> Array:
+        """See `GoalSet.achievement`."""
         return jnp.sum(reached >= 0, axis=1, dtype=jnp.int32)

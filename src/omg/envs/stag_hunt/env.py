@@ -186,7 +186,7 @@ class StagHunt(GridGame[StagHuntState]):
 class StagHuntGoals(GoalSet[StagHuntState]):
     """Stag (0) or hare (1), each while one is left. Code and number are the same."""
 
-    count = width = outcomes = 2
+    count = width = achievements = 2
     alpha = 0.995
 
     def __init__(self, game: StagHunt) -> None:
@@ -205,6 +205,6 @@ class StagHuntGoals(GoalSet[StagHuntState]):
         """See `GoalSet.reached`."""
         return self.game.caught(state, actions) - 1
 
-    def outcome(self, reached: Array) -> Array:
-        """The prey that the player caught: it leaves with the first. See `GoalSet.outcome`."""
+    def achievement(self, reached: Array) -> Array:
+        """The prey that the player caught: it leaves with the first. See `GoalSet.achievement`."""
         return jnp.max(reached, axis=1)

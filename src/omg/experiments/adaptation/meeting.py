@@ -3,7 +3,7 @@
 An agent goes on learning by its own rule, in one seat, while its co-players stay as they are: a short run, in small
 rounds, that starts from what its training left.
 
-Letters in shapes: K repetitions, M teams, R = K * M replicates.
+Replicates in shapes: each repetition with each team.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ class Meeting:
             env: the game.
             teams: the co-players.
             rules: how long and how often.
-            seeds: repetitions K.
+            seeds: repetitions.
         """
         self.game = (config.env, config.env_args)
         self.env, self.teams, self.rules = env, teams, rules
         self.seeds = list(range(rules.seed, rules.seed + seeds))
         number = len(teams.names)
         self.repetition = np.repeat(np.arange(seeds), number)
-        """[R], R = K * M: repetition of each replicate."""
+        """[replicates], repetition of each replicate."""
         self.team = np.tile(np.arange(number), seeds)
-        """[R]."""
+        """[replicates]."""
 
     def check(self, entrant: Entrant) -> Config:
         """The configuration under which an agent goes on; it was not run yet.
@@ -171,7 +171,7 @@ class Meeting:
     def _play(
         self, program: EncounterProgram, states: Callable[[np.ndarray], PyTree], label: str, say: Say
     ) -> np.ndarray:
-        """What each replicate earned, [R, episodes]; `states` gives the learners of some of them."""
+        """What each replicate earned, [replicates, episodes]; `states` gives the learners of some of them."""
         rounds, number = self.rules.rounds, len(self.team)
         parts = -(-number // self._at_once(program))
         size = -(-number // parts)
@@ -195,7 +195,7 @@ class Meeting:
         return max(1, _BYTES_AT_ONCE // size)
 
     def _rows(self, label: str, earned: np.ndarray) -> list[EpisodeRow]:
-        """Tidy rows of rewards [R, episodes]."""
+        """Tidy rows of rewards [replicates, episodes]."""
         return [
             EpisodeRow(
                 agent=label,

@@ -49,14 +49,14 @@ def schooled_state(
 
     Args:
         learner: the learner.
-        brought: [R], one for each copy of the learner.
-        seeds: [R], of whatever starts anew.
+        brought: [replicates], one for each copy of the learner.
+        seeds: [replicates], of whatever starts anew.
         seat: whose player it is that goes on, where each seat had its own.
         optimisers: whether they go on, too. They measure steps by the gradients seen so far: where a gradient is now
             taken from far fewer games and so is far noisier, steps would be several times as long as in training.
 
     Returns:
-        Leaves [R, ...].
+        Leaves [replicates, ...].
 
     Raises:
         UserError: a network does not fit; names both shapes.
@@ -74,7 +74,7 @@ def schooled_state(
 
 
 def new_state(learner: Learner, seeds: Sequence[int]) -> PyTree:
-    """States of a learner that knows nothing, leaves [R, ...] for `seeds` [R]."""
+    """States of a learner that knows nothing, leaves [replicates, ...] for `seeds` [replicates]."""
     keys = jax.vmap(lambda seed: jax.random.split(jax.random.PRNGKey(seed))[1])(jnp.asarray(seeds, jnp.uint32))
     return jax.jit(jax.vmap(learner.init))(keys)
 

@@ -36,15 +36,15 @@ class Course(NamedTuple):
     """All that one agent earned."""
 
     seeds: tuple[int, ...]
-    """K."""
+    """In the order of the first axis."""
     co_players: tuple[str, ...]
-    """M."""
+    """In the order of the second axis."""
     rewards: np.ndarray
-    """[K, M, N] float64, N episodes in order."""
+    """[seeds, co-players, episodes] float64, episodes in order."""
 
     @property
     def last_quarter(self) -> np.ndarray:
-        """[K, M], mean over the last quarter of the episodes, rounded up."""
+        """[seeds, co-players], mean over the last quarter of the episodes, rounded up."""
         episodes = self.rewards.shape[2]
         return self.rewards[:, :, episodes - -(-episodes // 4) :].mean(axis=2)
 
@@ -95,22 +95,22 @@ def _course(agent: str, cells: Mapping[tuple[int, str, int], float]) -> Course:
 
 
 class Scale(NamedTuple):
-    """The ends of the normalised scale with M co-players."""
+    """The ends of the normalised scale with some co-players."""
 
     random: np.ndarray
-    """[M], what a random player earns; NaN without one."""
+    """[co-players], what a random player earns; NaN without one."""
     best: np.ndarray
-    """[M], what the best response earns."""
+    """[co-players], what the best response earns."""
     name: str
     """What the best response is, one of SCALES."""
 
     def normalise(self, scores: np.ndarray) -> np.ndarray:
-        """Scores [..., M] on the scale; NaN where its upper end does not lie above its lower one."""
+        """Scores [..., co-players] on the scale; NaN where its upper end does not lie above its lower one."""
         return np.where(self.best > self.random, normalised_scores(scores, self.random, self.best), np.nan)
 
     @property
     def weights(self) -> np.ndarray:
-        """[M], how much each co-player counts in the score with all of them; 1 on average over those that have one."""
+        """[co-players], how much each counts in the score with all of them; 1 on average over those that have one."""
         gap = np.where(self.best > self.random, self.best - self.random, np.nan)
         return gap if np.isnan(gap).all() else gap / np.nanmean(gap)
 
@@ -170,7 +170,7 @@ def adaptation_summary(rows: Iterable[Row], *, seed: int = 0) -> list[Adaptation
 
 
 def _interval(scores: np.ndarray, seed: int) -> Estimate:
-    """Mean over seeds and co-players [K, M] without those that have no score, and its interval over seeds."""
+    """Mean of [seeds, co-players] without those co-players that have no score, and its interval over seeds."""
     kept = scores[:, ~np.isnan(scores).any(axis=0)]
     return score_interval(kept, "mean", "seeds", seed=seed) if kept.size else Estimate(np.nan, np.nan, np.nan)
 
@@ -186,16 +186,16 @@ def _in_order(course: Course, like: Course) -> Course:
 
 
 class AdaptationCurve(NamedTuple):
-    """The curve of one agent with one co-player, P points."""
+    """The curve of one agent with one co-player as points."""
 
     episode: np.ndarray
-    """[P], middle of each stretch of episodes."""
+    """[points], middle of each stretch of episodes."""
     mean: np.ndarray
-    """[P], over the stretch and the seeds."""
+    """[points], over the stretch and the seeds."""
     low: np.ndarray
-    """[P], lower end of the 95 % bootstrap interval over seeds."""
+    """[points], lower end of the 95 % bootstrap interval over seeds."""
     high: np.ndarray
-    """[P]."""
+    """[points]."""
 
 
 def adaptation_curve(course: Course, co_player: str, points: int = _CURVE_POINTS) -> AdaptationCurve:

@@ -11,7 +11,7 @@ import numpy as np
 from omg.config import Config, adjust, change_config
 from omg.config.overrides import nested
 from omg.controllers.base import Player
-from omg.controllers.draw import TeamDraw, TeamPart
+from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError, unknown_name
@@ -172,8 +172,8 @@ def check_learner(config: Config, spec: EnvSpec) -> None:
     Raises:
         UserError: it needs all seats.
     """
-    others = TeamPart(spec.n_agents - 1, (0,))
-    build_learner(config, spec, TeamDraw((TeamPart(1, ()), others), rotate=False))
+    others = TeamSlots(spec.n_agents - 1, (0,))
+    build_learner(config, spec, TeamDraw((TeamSlots(1, ()), others), rotate=False))
 
 
 def check_seat(env: Env, seat: int | None) -> int:

@@ -26,7 +26,7 @@ from omg.experiments.adaptation.setup import (
     load_entrant,
 )
 from omg.experiments.evaluation import UNTRAINED
-from omg.experiments.ledger import Part
+from omg.experiments.ledger import Task
 from omg.experiments.results import adaptation_files, adaptation_rows, finished_run
 from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage, chosen, refused_in, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
@@ -87,7 +87,7 @@ class AdaptationSection(Section):
 
 
 class AdaptStage(Stage):
-    """A part for each agent, for the ends of the scale, and for the tables; none without the section."""
+    """A task for each agent, for the ends of the scale, and for the tables; none without the section."""
 
     name = "adapt"
     entries = ("adaptation",)
@@ -121,23 +121,23 @@ class AdaptStage(Stage):
             refused_in(where, partial(check_learner, config, env.spec))
         return {}
 
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         if self.plan.adaptation is None:
             return []
         pool, trained = earlier.of(PoolStage)[""], earlier.of(TrainStage)
         games = chosen(self.section, _GAMES) | {"repetitions": self._repetitions()}
-        parts = []
+        tasks = []
         for label, entry in self.entrants.items():
             own = {"label": label, "settings": entry.settings, "frozen": entry.frozen, "which": self.section.which}
             needs = with_pool(trained[entry.agent], pool)
-            parts.append(self._part(label, {**games, **own}, needs, partial(self.agent_rows, label)))
-        parts.append(self._part(RANDOM, games, (pool,), lambda: self.meeting.random_rows()))
+            tasks.append(self._task(label, {**games, **own}, needs, partial(self.agent_rows, label)))
+        tasks.append(self._task(RANDOM, games, (pool,), lambda: self.meeting.random_rows()))
         if steps := self.section.best_response_steps:
             best = partial(self._best_rows, steps)
-            parts.append(self._part(BEST_RESPONSE, {**games, "steps": steps}, (pool,), best))
+            tasks.append(self._task(BEST_RESPONSE, {**games, "steps": steps}, (pool,), best))
         files = adaptation_files(self.checked)
-        return [*parts, Part(self.name, "tables", {}, files, self.write_tables, tuple(parts), reported=True)]
+        return [*tasks, Task(self.name, "tables", {}, files, self.write_tables, tuple(tasks), reported=True)]
 
     @classmethod
     def shows(cls, checked: CheckedPlan) -> Screen:
@@ -146,18 +146,18 @@ class AdaptStage(Stage):
         title, names = "First episodes with new co-players", checked.plan.report.names
         return adaptation_screen(title, adaptation_summary(rows), names) if rows else ()
 
-    def _part(
-        self, label: str, settings: Mapping[str, object], needs: tuple[Part, ...], rows: Callable[[], list[EpisodeRow]]
-    ) -> Part:
+    def _task(
+        self, label: str, settings: Mapping[str, object], needs: tuple[Task, ...], rows: Callable[[], list[EpisodeRow]]
+    ) -> Task:
         file = self._file(label)
-        return Part(
+        return Task(
             self.name, label, settings, (file,), lambda: write_rows(file, rows(), EpisodeRow.names()), needs, apart=True
         )
 
     def _file(self, label: str) -> Path:
         return self.checked.folder / "adaptation" / "parts" / f"{file_name('label', label)}.csv"
 
-    # ------------------------------------------------------------------------------------------- how a part is done
+    # ------------------------------------------------------------------------------------------- how a task is done
 
     @property
     def section(self) -> AdaptationSection:
@@ -197,7 +197,7 @@ class AdaptStage(Stage):
         return self.meeting.trained_best_rows(steps)
 
     def write_tables(self) -> None:
-        """Makes the tables from those of the parts."""
+        """Makes the tables from those of the tasks."""
         best = [BEST_RESPONSE] if self.section.best_response_steps else []
         rows = [row for label in (*self.entrants, RANDOM, *best) for row in read_rows(self._file(label), EpisodeRow)]
         table, summary = adaptation_files(self.checked)

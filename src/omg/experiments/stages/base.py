@@ -1,7 +1,7 @@
-"""What a stage of a pipeline is: keys of the plan, what cannot be run, parts, how each is done, and what is shown.
+"""What a stage of a pipeline is: keys of the plan, what cannot be run, tasks, how each is done, and what is shown.
 
 A stage is one class in one file here, with its section of the plan above it, and one field of
-`omg.experiments.plan.Plan` that names both. Everything else (reading plans, checking them, records, doing what is
+`omg.experiments.plan.Plan` that names both. Everything else (reading plans, checking them, notes, doing what is
 missing, processes of their own, `--from` and `--only`) walks the fields of `Plan` and knows no stage by name.
 """
 
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from omg.config import Config, Resolved, adjust, resolve
 from omg.errors import UserError
-from omg.experiments.ledger import Ledger, Part
+from omg.experiments.ledger import Ledger, Task
 from omg.experiments.runs import finish, is_over
 from omg.report.terminal import Screen
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "sacred_observers", "sacred_mongo_url", "sacred_mongo_db")
 """Settings that change nothing in a result."""
 _ELSEWHERE = ("self_play",)
-"""Keys that a part says in another way: what matters is where an agent learns, not where the plan says so."""
+"""Keys that a task says in another way: what matters is where an agent learns, not where the plan says so."""
 _Result = TypeVar("_Result")
 
 
@@ -83,25 +83,25 @@ class Workplace:
 
 @dataclass
 class Earlier:
-    """The parts of the stages before, in the order in which they are done."""
+    """The tasks of the stages before, in the order in which they are done."""
 
-    parts: list[Part] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
 
-    def of(self, stage: type[Stage]) -> dict[str, Part]:
-        """The parts of one stage by name; none where the plan does not ask for it."""
-        return {part.name: part for part in self.parts if part.stage == stage.name}
+    def of(self, stage: type[Stage]) -> dict[str, Task]:
+        """The tasks of one stage by name; none where the plan does not ask for it."""
+        return {task.name: task for task in self.tasks if task.stage == stage.name}
 
 
 class Stage(ABC):
     """One stage of one pipeline."""
 
     name: ClassVar[str]
-    """As users write it, e.g. `--from NAME`; also the first word of its parts' titles."""
+    """As users write it, e.g. `--from NAME`; also the first word of its tasks' titles."""
     entries: ClassVar[tuple[str, ...]]
     """Files and folders in the pipeline's folder that it makes something in."""
 
     def __init__(self, place: Workplace) -> None:
-        """A stage that was checked; nothing is loaded before a part is done."""
+        """A stage that was checked; nothing is loaded before a task is done."""
         self.place = place
         self.checked: CheckedPlan = place.checked
         self.plan: Plan = place.checked.plan
@@ -122,11 +122,11 @@ class Stage(ABC):
         """
 
     @abstractmethod
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """What there is to do, in this order; nothing where the plan does not ask for it.
 
         Args:
-            earlier: what parts may need.
+            earlier: what tasks may need.
         """
 
     @classmethod
@@ -164,8 +164,8 @@ def resolved(
     return refused_in(section, work)
 
 
-def with_pool(trained: Part, pool: Part) -> tuple[Part, ...]:
-    """What a part needs that plays an agent with members of a pool: the agent, and the pool if it never met it."""
+def with_pool(trained: Task, pool: Task) -> tuple[Task, ...]:
+    """What a task needs that plays an agent with members of a pool: the agent, and the pool if it never met it."""
     return (trained,) if trained is pool or pool in trained.needs else (trained, pool)
 
 

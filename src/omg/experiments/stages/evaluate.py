@@ -24,7 +24,7 @@ from omg.evaluation.tables import (
 )
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
-from omg.experiments.ledger import Part
+from omg.experiments.ledger import Task
 from omg.experiments.results import (
     comparison_rows,
     evaluation_folder,
@@ -78,7 +78,7 @@ class EvaluationSection(Section):
 
 
 class EvaluateStage(Stage):
-    """A part for the scores of everybody, for cross-play, for each agent's diagnostics, and for the tables."""
+    """A task for the scores of everybody, for cross-play, for each agent's diagnostics, and for the tables."""
 
     name = "evaluate"
     entries = ("evaluation", "self_play.csv")
@@ -102,15 +102,15 @@ class EvaluateStage(Stage):
         check_scripts("evaluation.scripted", section.scripted, checked.env)
         return {}
 
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         pool, trained = earlier.of(PoolStage)[""], earlier.of(TrainStage)
-        parts = [
-            *self._score_parts(pool, trained),
-            *self._cross_play_parts(pool),
-            *self._diagnostic_parts(pool, trained),
+        tasks = [
+            *self._score_tasks(pool, trained),
+            *self._cross_play_tasks(pool),
+            *self._diagnostic_tasks(pool, trained),
         ]
-        if parts:
+        if tasks:
             settings = {
                 "metric": self.checked.metric,
                 "agent": self.checked.agent,
@@ -118,12 +118,12 @@ class EvaluateStage(Stage):
                 "lower_is_better": self.plan.report.lower_is_better,
             }
             files = table_files(self.checked)
-            parts.append(Part(self.name, "tables", settings, files, self.write_tables, tuple(parts), reported=True))
+            tasks.append(Task(self.name, "tables", settings, files, self.write_tables, tuple(tasks), reported=True))
         if self.checked.self_play:
             needs = tuple(trained[label] for label in self.checked.self_play)
             files = self_play_files(self.checked)
-            parts.append(Part(self.name, "self-play", {}, files, self.write_self_play, needs, reported=True))
-        return parts
+            tasks.append(Task(self.name, "self-play", {}, files, self.write_self_play, needs, reported=True))
+        return tasks
 
     @classmethod
     def shows(cls, checked: CheckedPlan) -> Screen:
@@ -136,40 +136,40 @@ class EvaluateStage(Stage):
             *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
         ]
 
-    def _score_parts(self, pool: Part, trained: Mapping[str, Part]) -> list[Part]:
+    def _score_tasks(self, pool: Task, trained: Mapping[str, Task]) -> list[Task]:
         games = chosen(self.plan.evaluation, ("sets", "groups", "episodes", "seed", "which"))
         first = next(iter(trained.values()))
-        parts = []
+        tasks = []
         for label in self.checked.evaluated:
             # Those who never learned still depend on the first agent's networks and number of seeds.
             own = trained.get(label, first if label == UNTRAINED else pool)
             file = self._table(f"scores-{label}")
             work = partial(self.write_scores, label, file)
             settings = {"label": label, **games}
-            parts.append(self._part(f"scores {label}", settings, file, work, with_pool(own, pool)))
-        return parts
+            tasks.append(self._task(f"scores {label}", settings, file, work, with_pool(own, pool)))
+        return tasks
 
-    def _cross_play_parts(self, pool: Part) -> list[Part]:
+    def _cross_play_tasks(self, pool: Task) -> list[Task]:
         if not self.plan.evaluation.crossplay_episodes:
             return []
         settings = chosen(self.plan.evaluation, ("sets", "seed", "crossplay_episodes"))
         file = self._table("crossplay")
-        return [self._part("cross-play", settings, file, partial(self.write_cross_play, file), (pool,))]
+        return [self._task("cross-play", settings, file, partial(self.write_cross_play, file), (pool,))]
 
-    def _diagnostic_parts(self, pool: Part, trained: Mapping[str, Part]) -> list[Part]:
+    def _diagnostic_tasks(self, pool: Task, trained: Mapping[str, Task]) -> list[Task]:
         settings = chosen(self.plan.evaluation, ("sets", "seed", "which", "inference_episodes"))
         settings["metric"] = self.checked.metric
-        parts = []
+        tasks = []
         for label in self.checked.with_models:
             file = self._table(f"diagnostics-{label}")
             work = partial(self.write_diagnostics, label, file)
-            parts.append(self._part(f"diagnostics {label}", settings, file, work, with_pool(trained[label], pool)))
-        return parts
+            tasks.append(self._task(f"diagnostics {label}", settings, file, work, with_pool(trained[label], pool)))
+        return tasks
 
-    def _part(
-        self, name: str, settings: Mapping[str, object], file: Path, work: partial[None], needs: tuple[Part, ...]
-    ) -> Part:
-        return Part(self.name, name, settings, (file,), work, needs, apart=True)
+    def _task(
+        self, name: str, settings: Mapping[str, object], file: Path, work: partial[None], needs: tuple[Task, ...]
+    ) -> Task:
+        return Task(self.name, name, settings, (file,), work, needs, apart=True)
 
     def _table(self, name: str) -> Path:
         return evaluation_folder(self.checked) / "parts" / f"{name}.csv"
@@ -177,7 +177,7 @@ class EvaluateStage(Stage):
     def _rows(self, names: Iterable[str], kind: type[R]) -> list[R]:
         return [row for name in names for row in read_rows(self._table(name), kind)]
 
-    # ------------------------------------------------------------------------------------------- how a part is done
+    # ------------------------------------------------------------------------------------------- how a task is done
 
     @cached_property
     def arena(self) -> Arena:
@@ -229,7 +229,7 @@ class EvaluateStage(Stage):
         write_rows(file, rows, MeasureRow.names())
 
     def write_tables(self) -> None:
-        """Makes the tables of the evaluation from those of its parts."""
+        """Makes the tables of the evaluation from those of its tasks."""
         played = self.plan.evaluation.crossplay_episodes > 0
         write_tables(
             self.checked,

@@ -13,7 +13,7 @@ from omg.config import Config, Resolved, refuse_shared
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError, abridged
-from omg.experiments.ledger import Part
+from omg.experiments.ledger import Task
 from omg.experiments.pool import MOST_MEMBERS, copy_pool, train_pool
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.pools import Pool
@@ -75,10 +75,10 @@ class PoolStage(Stage):
             _check_given(Pool.open(checked.given_pool), checked.env)
         return {"pool": found[-1].config} if found else {}
 
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         settings = {"game": self.plan.game.fingerprinted(), "pool": self.plan.pool.fingerprinted()}
-        return [Part(self.name, "", settings, (self.checked.pool,), self.train, costly=True)]
+        return [Task(self.name, "", settings, (self.checked.pool,), self.train, costly=True)]
 
     def train(self) -> None:
         """Makes the pool's folder."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from omg.config import Config, change_config
-from omg.experiments.ledger import Part
+from omg.experiments.ledger import Task
 from omg.experiments.prior import DEFAULTS, prior_config
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
@@ -43,7 +43,7 @@ class PriorStage(Stage):
         shared = settings.keys() - plan.prior.settings.keys()
         return {"prior": resolved("prior", "iql", plan, settings, shared).config}
 
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         section = self.plan.prior
         if section is None:
@@ -51,7 +51,7 @@ class PriorStage(Stage):
         where = self.checked.runs(PRIOR_LABEL)
         makes, pool = (where, self.checked.pool / PRIOR_FOLDER), earlier.of(PoolStage)[""]
         settings = section.fingerprinted()
-        return [Part(self.name, "", settings, makes, self.train, (pool,), costly=True, apart=True)]
+        return [Task(self.name, "", settings, makes, self.train, (pool,), costly=True, apart=True)]
 
     def train(self) -> None:
         """Brings the prior's run to its end."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from omg.config import Config
 from omg.envs import Env
 from omg.errors import UserError, unknown_name
-from omg.experiments.ledger import PLAN_FILE, Part
+from omg.experiments.ledger import PLAN_FILE, Task
 from omg.experiments.results import report_files, write_report
 from omg.experiments.stages.base import Earlier, Section, Stage
 from omg.runners.vector import OWN_RETURN
@@ -34,7 +34,7 @@ class ReportSection(Section):
 
 
 class ReportStage(Stage):
-    """One part that needs whatever is to be shown."""
+    """One task that needs whatever is to be shown."""
 
     name = "report"
     entries = ("figures", "report.html", "report.md")
@@ -46,20 +46,20 @@ class ReportStage(Stage):
             _check_compared(checked)
         return {}
 
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
-        shown = tuple(part for part in earlier.parts if part.reported)
-        before = tuple(earlier.parts)
+        shown = tuple(task for task in earlier.tasks if task.reported)
+        before = tuple(earlier.tasks)
         settings, files = self.plan.report.fingerprinted(), report_files(self.checked)
-        return [Part(self.name, "", settings, files, lambda: self.write(before), shown)]
+        return [Task(self.name, "", settings, files, lambda: self.write(before), shown)]
 
-    def write(self, before: Sequence[Part]) -> None:
+    def write(self, before: Sequence[Task]) -> None:
         """Makes the pages; they say how long all stages `before` took."""
         command = f"omg pipeline {shlex.quote(str(self.place.shown / PLAN_FILE))} --output NEW_FOLDER"
         write_report(self.checked, self.place.ledger.seconds(before), command)
 
 
-class Question(NamedTuple):
+class ReportQuestion(NamedTuple):
     """What the verdict is about."""
 
     metric: str
@@ -67,7 +67,7 @@ class Question(NamedTuple):
     baselines: tuple[str, ...]
 
 
-def question_of(plan: Plan, env: Env, agents: Sequence[str]) -> Question:
+def question_of(plan: Plan, env: Env, agents: Sequence[str]) -> ReportQuestion:
     """Metric, agent and baselines of the verdict.
 
     Raises:
@@ -97,7 +97,7 @@ def question_of(plan: Plan, env: Env, agents: Sequence[str]) -> Question:
             f"report.baselines: got {given}; expected one or more agents other than {agent}. There are: "
             f"{', '.join(known)}."
         )
-    return Question(metric, agent, tuple(baselines))
+    return ReportQuestion(metric, agent, tuple(baselines))
 
 
 def _check_compared(checked: CheckedPlan) -> None:

@@ -15,7 +15,7 @@ from omg.controllers.scripted import scripted_names
 from omg.envs import Env
 from omg.errors import UserError
 from omg.experiments.evaluation import UNTRAINED
-from omg.experiments.ledger import Part
+from omg.experiments.ledger import Task
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.experiments.stages.prior import PRIOR_LABEL, PriorStage
@@ -56,15 +56,15 @@ class TrainStage(Stage):
         _check_subgoals(checked.plan, checked.agents)
         return {f"agents.{label}": config for label, config in checked.agents.items()}
 
-    def parts(self, earlier: Earlier) -> list[Part]:
+    def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
-        return [self._part(label, earlier) for label in self.checked.agents]
+        return [self._task(label, earlier) for label in self.checked.agents]
 
     def train(self, label: str) -> None:
         """Brings an agent's run to its end."""
         self.place.finish(self.checked.runs(label), lambda: self.checked.agents[label])
 
-    def _part(self, label: str, earlier: Earlier) -> Part:
+    def _task(self, label: str, earlier: Earlier) -> Task:
         settings: dict[str, object] = {
             "train": self.plan.train.fingerprinted(),
             "agent": self.plan.agents[label].fingerprinted(),
@@ -74,7 +74,7 @@ class TrainStage(Stage):
         if label in self.checked.self_play:
             settings |= {"game": self.plan.game.fingerprinted(), "seats": "all"}
             needs = ()
-        return Part(
+        return Task(
             self.name,
             label,
             settings,

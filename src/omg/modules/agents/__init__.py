@@ -1,6 +1,6 @@
 """Agent networks: what turns the inputs of the seats into action values or logits.
 
-A new one is a module class that satisfies `base.Agent` and is built as `Class(sizes: AgentSizes, key=key)`.
+A new one is a module class that satisfies `base.AgentNetwork` and is built as `Class(sizes: AgentSizes, key=key)`.
 Add its line to AGENTS; its name is then a value of the configuration key `agent`.
 """
 
@@ -13,11 +13,11 @@ from omg.modules.agents.keys import AgentWidthKeys, SecondLayerKeys
 from omg.registry import AgentTraits, Entry, Registry
 
 if TYPE_CHECKING:
-    from omg.modules.agents.base import Agent
+    from omg.modules.agents.base import AgentNetwork
 
 _TWO_LAYERS = (AgentWidthKeys, SecondLayerKeys)
 
-AGENTS: Registry[Callable[..., Agent], AgentTraits] = Registry(
+AGENTS: Registry[Callable[..., AgentNetwork], AgentTraits] = Registry(
     "agent",
     {
         "rnn": Entry(

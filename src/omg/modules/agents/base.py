@@ -2,7 +2,7 @@
 
 An agent is evaluated in three parts, so that only the recurrence runs step by step: `embed` (all time steps at once),
 `unroll` or `step` (the recurrence), `head` (all time steps at once). Letters in shapes: B episodes, T time slots,
-A seats, O observation features, F extra features, W1 width of the first layer, G width of the embedded input, W width
+A seats, O observation features, F extra features, W1 width of the first layer, W2 width of the embedded input, W width
 of the recurrent state, U actions.
 
 All functions also work on some seats only: the axis A then holds those, and `seats` says which they are. It is None
@@ -47,7 +47,7 @@ class AgentSizes(NamedTuple):
         return self.seen_dim + last_action + agent_id + self.feature_dim
 
 
-class Agent(Protocol):
+class AgentNetwork(Protocol):
     """A network, i.e. a pytree whose leaves are all float arrays."""
 
     sizes: AgentSizes
@@ -66,7 +66,7 @@ class Agent(Protocol):
             seats: [..., A] integers or None.
 
         Returns:
-            [..., A, G].
+            [..., A, W2].
         """
         ...
 
@@ -79,15 +79,15 @@ class Agent(Protocol):
         ...
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """From the first layer's sum to the embedded input: [..., A, W1] -> [..., A, G]."""
+        """From the first layer's sum to the embedded input: [..., A, W1] -> [..., A, W2]."""
         ...
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """One step of the recurrence: [..., A, G] and [..., A, W] -> [..., A, W]."""
+        """One step of the recurrence: [..., A, W2] and [..., A, W] -> [..., A, W]."""
         ...
 
     def unroll(self, gates_in: Array, h0: Array | None = None, seats: Array | None = None) -> Array:
-        """The recurrence over a sequence: [B, T, A, G] and [B, A, W] -> [B, T, A, W]; `seats` [B, 1, A] or None.
+        """The recurrence over a sequence: [B, T, A, W2] and [B, A, W] -> [B, T, A, W]; `seats` [B, 1, A] or None.
 
         Without `h0` it begins at `initial`.
         """

@@ -37,7 +37,7 @@ class IndividualAgent(eqx.Module):
         return self.seats.initial(batch, seats)
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
+        """See `AgentNetwork.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, W2]."""
         if (features is None) != (self.sizes.feature_dim == 0):
             raise wrong_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
@@ -60,16 +60,16 @@ class IndividualAgent(eqx.Module):
         return self._by_seat(lambda nets, x: _over_seats(_weigh_features, nets, x), seats, features)
 
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., A, W1] -> [..., A, G]."""
+        """[..., A, W1] -> [..., A, W2]."""
         return self._by_seat(lambda nets, x: _over_seats(_activate, nets, x), seats, x)
 
     def step(self, gates_in: Array, h: Array, seats: Array | None = None) -> Array:
-        """[..., A, G], [..., A, W] -> [..., A, W]."""
+        """[..., A, W2], [..., A, W] -> [..., A, W]."""
         over_seats = jax.vmap(_step, in_axes=(0, -2, -2), out_axes=-2)
         return self._by_seat(over_seats, seats, gates_in, h)
 
     def unroll(self, gates_in: Array, h0: Array | None = None, seats: Array | None = None) -> Array:
-        """[B, T, A, G], [B, A, W] -> [B, T, A, W]."""
+        """[B, T, A, W2], [B, A, W] -> [B, T, A, W]."""
         over_seats = jax.vmap(_unroll, in_axes=(0, -2, -2), out_axes=-2)
         if h0 is None:
             h0 = self.initial(gates_in.shape[0], gates_in.shape[-2])
@@ -80,7 +80,7 @@ class IndividualAgent(eqx.Module):
         return self._by_seat(lambda nets, x: _over_seats(_head, nets, x), seats, h)
 
     def _by_seat(self, run: Callable[..., Array], seats: Array | None, *rows: Array) -> Array:
-        """Runs each row [..., m, X] through the network of its seat.
+        """Runs each row [..., m, inputs] through the network of its seat.
 
         With `seats` given, the networks of all seats are run on every row and the right one is picked afterwards:
         copying each row's weights instead would move far more memory than these small products cost.
@@ -127,5 +127,5 @@ def _head(net: Network, h: Array) -> Array:
 
 
 def _over_seats(function: Callable[..., Array], nets: Network, rows: Array, *per_seat: Array) -> Array:
-    """[..., A, X] -> [..., A, Y], network by network."""
+    """[..., A, inputs] -> [..., A, outputs], network by network."""
     return jax.vmap(function, in_axes=(0, -2, *(0 for _ in per_seat)), out_axes=-2)(nets, rows, *per_seat)

@@ -48,7 +48,7 @@ class InputAgent(eqx.Module):
     sizes: AgentSizes = eqx.field(static=True)
 
     def embed(self, obs: Array, last_action: Array, features: Array | None = None, seats: Array | None = None) -> Array:
-        """See `Agent.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, G]."""
+        """See `AgentNetwork.embed`: [..., A or 1, O], [..., A], [..., A, F] -> [..., A, W2]."""
         if (features is None) != (self.sizes.feature_dim == 0):
             raise wrong_features(self.sizes, features)
         x = self.weigh_inputs(obs, last_action, seats)
@@ -88,4 +88,4 @@ class InputAgent(eqx.Module):
 
     @abstractmethod
     def activate(self, x: Array, seats: Array | None = None) -> Array:
-        """[..., W1] -> [..., G]; see `Agent.activate`."""
+        """[..., W1] -> [..., W2]; see `AgentNetwork.activate`."""

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from omg.modules.critics.base import CriticSizes, weigh_parts
+from omg.modules.critics.base import CriticSizes, weigh_inputs
 from omg.modules.layers import Linear
 
 
@@ -33,7 +33,7 @@ class COMACritic(eqx.Module):
         self.fc2 = Linear(sizes.hidden_dim, sizes.hidden_dim, key=keys[1])
         self.actions = Linear(sizes.hidden_dim, sizes.n_actions, key=keys[2])
 
-    def __call__(self, parts: Sequence[Array]) -> Array:
-        """Parts [..., m or 1, width] -> values [..., m, U]."""
-        hidden = jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts))
+    def __call__(self, inputs: Sequence[Array]) -> Array:
+        """Inputs [..., m or 1, width] -> values [..., m, U]."""
+        hidden = jax.nn.relu(weigh_inputs(self.fc1, self.sizes, inputs))
         return self.actions(jax.nn.relu(self.fc2(hidden)))

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.critics.base import CriticSizes, alternatives, weigh_parts
-from omg.modules.critics.parts import SeatNetworks
+from omg.modules.critics.base import CriticSizes, alternatives, weigh_inputs
+from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.layers import Linear
 from omg.modules.recurrent import gru_cell, unroll_rows
 
@@ -36,22 +36,22 @@ class RecurrentCritic(eqx.Module):
         self.hidden_gates = Linear(sizes.hidden_dim, 3 * sizes.hidden_dim, key=keys[2])
         self.value = Linear(sizes.hidden_dim, 1, key=keys[3])
 
-    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
-        """See `Critic.__call__`: parts -> [B, T, m]."""
-        return self.value(self._remember(parts))[..., 0]
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+        """See `Critic.__call__`: inputs -> [B, T, m]."""
+        return self.value(self._remember(inputs))[..., 0]
 
-    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
-        """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
-        hidden, steps = self._remember(parts), features.shape[1]
+    def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
+        """See `Critic.try_features`: inputs and [B, T', K, m, width] -> [B, T', K, m]."""
+        hidden, steps = self._remember(inputs), features.shape[1]
         before = jnp.concatenate([jnp.zeros_like(hidden[:, :1]), hidden[:, : steps - 1]], axis=1)
-        tried = weigh_parts(self.fc1, self.sizes, [*alternatives(parts[:-1], steps), features])
+        tried = weigh_inputs(self.fc1, self.sizes, [*alternatives(inputs[:-1], steps), features])
         gates_in = self.input_gates(jax.nn.relu(tried))
         hidden = gru_cell(gates_in, before[:, :, None], self.hidden_gates.weight, self.hidden_gates.bias)
         return self.value(hidden)[..., 0]
 
-    def _remember(self, parts: Sequence[Array]) -> Array:
+    def _remember(self, inputs: Sequence[Array]) -> Array:
         """The recurrent state after each slot, [B, T, m, W]."""
-        gates_in = self.input_gates(jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts)))
+        gates_in = self.input_gates(jax.nn.relu(weigh_inputs(self.fc1, self.sizes, inputs)))
         batch, _, seats, _ = gates_in.shape
         start = jnp.zeros((batch, seats, self.sizes.hidden_dim))
         return unroll_rows(gates_in, start, self.hidden_gates.weight, self.hidden_gates.bias)
@@ -76,18 +76,18 @@ class FeedForwardCritic(eqx.Module):
         self.fc2 = Linear(sizes.hidden_dim, second, key=keys[1])
         self.value = Linear(second, 1, key=keys[2])
 
-    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
-        """See `Critic.__call__`: parts -> [B, T, m]."""
-        hidden = jax.nn.relu(weigh_parts(self.fc1, self.sizes, parts))
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+        """See `Critic.__call__`: inputs -> [B, T, m]."""
+        hidden = jax.nn.relu(weigh_inputs(self.fc1, self.sizes, inputs))
         return self.value(jax.nn.relu(self.fc2(hidden)))[..., 0]
 
-    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
-        """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
-        return self([*alternatives(parts[:-1], features.shape[1]), features])
+    def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
+        """See `Critic.try_features`: inputs and [B, T', K, m, width] -> [B, T', K, m]."""
+        return self([*alternatives(inputs[:-1], features.shape[1]), features])
 
 
 class ConvCritic(eqx.Module):
-    """A `PartsNetwork`: convolutions over the map, if there is one, then the layers of `mlp`."""
+    """An `InputsNetwork`: convolutions over the map, if there is one, then the layers of `mlp`."""
 
     networks: SeatNetworks
 
@@ -104,13 +104,13 @@ class ConvCritic(eqx.Module):
         """[W, 1], or [A, W, 1]."""
         return self.networks.networks.value
 
-    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
-        """See `Critic.__call__`: parts -> [B, T, m]."""
-        return self.networks(parts, seats)[..., 0]
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+        """See `Critic.__call__`: inputs -> [B, T, m]."""
+        return self.networks(inputs, seats)[..., 0]
 
-    def try_features(self, parts: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
-        """See `Critic.try_features`: parts and [B, T', K, m, width] -> [B, T', K, m]."""
-        tried = [*alternatives(parts[:-1], features.shape[1]), features]
+    def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
+        """See `Critic.try_features`: inputs and [B, T', K, m, width] -> [B, T', K, m]."""
+        tried = [*alternatives(inputs[:-1], features.shape[1]), features]
         return self(tried, None if seats is None else seats[:, :, None])
 
 

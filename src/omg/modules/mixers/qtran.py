@@ -19,14 +19,14 @@ from omg.modules.mixers.qmix import Perceptron
 
 
 class QTranMixer(eqx.Module):
-    """Joint value and state value. E is `seat_dim` + U, the width of a seat's encoding."""
+    """Joint value and state value. W' is `seat_dim` + U, the width of a seat's encoding."""
 
     encode_in: Linear
-    """[W + U, E]; rows in the order recurrent state, action one-hot."""
+    """[W + U, W']; rows in the order recurrent state, action one-hot."""
     encode_out: Linear
-    """[E, E]."""
+    """[W', W']."""
     joint: Perceptron
-    """S + E -> 1."""
+    """S + W' -> 1."""
     value: Perceptron
     """S -> 1."""
     sizes: MixerSizes = eqx.field(static=True)

@@ -30,7 +30,7 @@ class NaiveInference(NamedTuple):
     """What the model makes of a sequence."""
 
     embedding: Array
-    """[B, T, m, E]."""
+    """[B, T, m, embedded]."""
     logits: Array
     """[B, T, m, A-1, U]."""
 
@@ -67,7 +67,7 @@ class NaiveModel(SupervisedModel):
         return self.features(self.unroll(inputs), None), None, {}
 
     def unroll(self, inputs: ModelInputs) -> NaiveInference:
-        """Every step by itself: [..., m, O] -> embedding [..., m, E] and logits [..., m, A-1, U]."""
+        """Every step by itself: [..., m, O] -> embedding [..., m, embedded] and logits [..., m, A-1, U]."""
         others = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
         own = jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), self.sizes.n_actions)
         hidden = jax.nn.relu(self.fc1(jnp.concatenate([inputs.seen, others, own], axis=-1)))

@@ -52,11 +52,11 @@ class LightTrunk(eqx.Module):
     biases: tuple[Array, ...]
     """[out] float32 each."""
     weight: Array
-    """[cells * filters, hidden] bfloat16."""
+    """[cells * filters, W] bfloat16."""
     bias: Array
-    """[hidden] float32."""
+    """[W] float32."""
     time: Array
-    """[hidden] float32."""
+    """[W] float32."""
     width: int = eqx.field(static=True)
     """Of the board."""
 

@@ -47,8 +47,8 @@ class PlanningSizes:
     """Numbers of a goal or subgoal; 0 for networks that are not told any."""
     filters: tuple[int, ...] = (16, 32, 32)
     """Outputs of the convolutions."""
-    hidden: int = 512
-    """Width of the layer behind them."""
+    hidden_dim: int = 512
+    """W, width of the layer behind them."""
 
 
 def masked(logits: Array, legal: Array) -> Array:
@@ -101,20 +101,19 @@ class MapTrunk(eqx.Module):
     biases: tuple[Array, ...]
     """[out] each."""
     dense: Dense
-    """[height * width * filters, hidden]."""
+    """[height * width * filters, W]."""
     time: Array
-    """[hidden], the row of the time: apart, so that it need not be appended to a long vector."""
+    """[W], the row of the time: apart, so that it need not be appended to a long vector."""
 
     def __init__(self, sizes: PlanningSizes, *, key: Array):
         depths = (sizes.channels, *sizes.filters)
         features = sizes.height * sizes.width * depths[-1]
+        wide = sizes.hidden_dim
         parts: list[tuple[tuple[int, ...], int]] = []
         for inputs, outputs in pairwise(depths):
             fan_in = KERNEL * KERNEL * inputs
             parts += [((KERNEL, KERNEL, inputs, outputs), fan_in), ((outputs,), fan_in)]
-        drawn = draw_parameters(
-            key, *parts, ((features, sizes.hidden), features), ((sizes.hidden,), features), ((sizes.hidden,), features)
-        )
+        drawn = draw_parameters(key, *parts, ((features, wide), features), ((wide,), features), ((wide,), features))
         *convolutions, weight, bias, self.time = drawn
         self.kernels, self.biases = tuple(convolutions[::2]), tuple(convolutions[1::2])
         self.dense = Dense(weight, bias)
@@ -127,7 +126,7 @@ class MapTrunk(eqx.Module):
             time: [...] float32, share of the steps that have passed.
 
         Returns:
-            [..., hidden].
+            [..., W].
         """
         lead = maps.shape[:-3]
         x = jnp.moveaxis(maps.reshape(-1, *maps.shape[-3:]), 1, -1).astype(jnp.float32)
@@ -156,19 +155,19 @@ class CoPlayersNetwork(eqx.Module):
 
     trunk: MapTrunk
     goal: Array
-    """[J, goal_dim, hidden], the rows of the wide layer that a goal adds."""
+    """[J, goal_dim, W], the rows of the wide layer that a goal adds."""
     weight: Array
-    """[J, hidden, U], of the last layers."""
+    """[J, W, U], of the last layers."""
     bias: Array
     """[J, U]."""
 
     def __init__(self, sizes: PlanningSizes, others: int, *, key: Array):
         trunk_key, rest_key = jax.random.split(key)
         self.trunk = MapTrunk(sizes, key=trunk_key)
-        hidden, actions = sizes.hidden, sizes.n_actions
-        goal = ((others, sizes.goal_dim, hidden), len(self.trunk.dense.weight))
+        wide, actions = sizes.hidden_dim, sizes.n_actions
+        goal = ((others, sizes.goal_dim, wide), len(self.trunk.dense.weight))
         self.goal, self.weight, self.bias = draw_parameters(
-            rest_key, goal, ((others, hidden, actions), hidden), ((others, actions), hidden)
+            rest_key, goal, ((others, wide, actions), wide), ((others, actions), wide)
         )
 
     def __call__(self, maps: Array, time: Array, goal: Array | None = None) -> Array:
@@ -206,7 +205,7 @@ class CoPlayersNetwork(eqx.Module):
         return jnp.moveaxis(said.reshape(*added.shape[:-1], -1), 0, 1)
 
     def _say(self, weighed: Array) -> Array:
-        """[J, rows, hidden] -> [J, rows, U]."""
+        """[J, rows, W] -> [J, rows, U]."""
         return jnp.matmul(jax.nn.relu(weighed), self.weight) + self.bias[:, None]
 
 
@@ -215,18 +214,18 @@ class PolicyValueNetwork(eqx.Module):
 
     trunk: MapTrunk
     goal: Array
-    """[goal_dim, hidden]; no rows unless it is told a subgoal."""
+    """[goal_dim, W]; no rows unless it is told a subgoal."""
     policy: Dense
-    """[hidden, U]."""
+    """[W, U]."""
     value: Dense
-    """[hidden, 1]."""
+    """[W, 1]."""
 
     def __init__(self, sizes: PlanningSizes, *, key: Array):
         trunk_key, rest_key = jax.random.split(key)
         self.trunk = MapTrunk(sizes, key=trunk_key)
-        hidden, actions = sizes.hidden, sizes.n_actions
-        goal = ((sizes.goal_dim, hidden), len(self.trunk.dense.weight))
-        heads = [((hidden, width), hidden) for width in (actions, 1)] + [((width,), hidden) for width in (actions, 1)]
+        wide, actions = sizes.hidden_dim, sizes.n_actions
+        goal = ((sizes.goal_dim, wide), len(self.trunk.dense.weight))
+        heads = [((wide, width), wide) for width in (actions, 1)] + [((width,), wide) for width in (actions, 1)]
         self.goal, *weights = draw_parameters(rest_key, goal, *heads)
         self.policy, self.value = Dense(weights[0], weights[2]), Dense(weights[1], weights[3])
 
@@ -249,11 +248,11 @@ def weigh_goal(rows: Array, goal: Array | None) -> Array | float:
     """The wide layer's sum over the goal.
 
     Args:
-        rows: [goal_dim, hidden].
+        rows: [goal_dim, W].
         goal: [...] integers, each the number of a row, a negative one for none; or vectors [..., goal_dim]; or None.
 
     Returns:
-        [..., hidden], or 0 for None.
+        [..., W], or 0 for None.
     """
     if (goal is None) != (len(rows) == 0):
         raise ValueError(f"goal given: {goal is not None}; goal_dim is {len(rows)}")

@@ -34,11 +34,11 @@ class SpreadTrunk(eqx.Module):
     biases: tuple[Array, ...]
     """[cells * out] bfloat16."""
     weight: Array
-    """[cells * filters, hidden] bfloat16."""
+    """[cells * filters, W] bfloat16."""
     bias: Array
-    """[hidden] float32."""
+    """[W] float32."""
     time: Array
-    """[hidden] float32."""
+    """[W] float32."""
 
     def __init__(self, trunk: MapTrunk, height: int, width: int):
         """Spreads the convolutions of one trunk over a board.

@@ -1,4 +1,4 @@
-"""Batches that come in parts of different lengths: the same update, and the way that is chosen for each."""
+"""Batches that come in portions of different lengths: the same update, and the way that is chosen for each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rows_of(batch: EpisodeBatch, rows: list[int]) -> EpisodeBatch:
 )
 def test_parts_make_the_same_update(changes: dict[str, Any]):
     learner = build_learner(config(mixer=None, **changes), SPEC, ONE_SEAT, PARTNERS)
-    assert learner.kept.parts
+    assert learner.kept.portions
     batch, state = episodes(team=ONE_SEAT), drawn_state(learner)
     # Episodes 2 and 3 have 3 and 2 steps.
     parts = (truncate(rows_of(batch, [3, 2]), 3), rows_of(batch, [1, 0]))
@@ -60,10 +60,10 @@ def test_lengths_of_whole_batches(limit: int, fine: tuple[int, ...], few: tuple[
 
 
 def test_parts_are_three_quarters_of_a_third_and_the_rest():
-    assert cuts_for(256, 120, few=True, parts=True) == ((Portion(192, 40), Portion(64, 120)), (Portion(256, 120),))
+    assert cuts_for(256, 120, few=True, portions=True) == ((Portion(192, 40), Portion(64, 120)), (Portion(256, 120),))
     # Nothing to gain in a short game, or from a single episode.
-    assert cuts_for(256, 8, few=True, parts=True) == ((Portion(256, 8),),)
-    assert cuts_for(1, 120, few=True, parts=True) == ((Portion(1, 64),), (Portion(1, 120),))
+    assert cuts_for(256, 8, few=True, portions=True) == ((Portion(256, 8),),)
+    assert cuts_for(1, 120, few=True, portions=True) == ((Portion(1, 64),), (Portion(1, 120),))
 
 
 def stored(batch: EpisodeBatch) -> Any:

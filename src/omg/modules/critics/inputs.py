@@ -1,7 +1,7 @@
-"""Feed-forward networks over parts: one for all seats, or one for every seat.
+"""Feed-forward networks over several inputs: one for all seats, or one for every seat.
 
-They say anything about a seat that can be said in K numbers: what the game is worth to it, what each of its actions
-is worth, what the others will do next. Letters in shapes: m seats, A seats of the game, K outputs, W width of a layer.
+They say anything about a seat that can be said in some numbers: what the game is worth to it, what each of its actions
+is worth, what the others will do next. Letters in shapes: m seats, A seats of the game, W width of a layer.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.modules.critics.base import CriticSizes, weigh_parts
+from omg.modules.critics.base import CriticSizes, weigh_inputs
 from omg.modules.layers import Linear
 from omg.modules.maps import MapEncoder, encoded_dim
 
 
-class PartsNetwork(eqx.Module):
-    """Convolutions over the map that the first part begins with, if it has one; then two layers with ReLU and a last.
+class InputsNetwork(eqx.Module):
+    """Convolutions over the map that the first input begins with, if it has one; then two layers with ReLU and a last.
 
-    A part that is the same along an axis has length 1 there, and what depends on it alone is computed once.
+    An input that is the same along an axis has length 1 there, and what depends on it alone is computed once.
     """
 
     encoder: MapEncoder
@@ -30,7 +30,7 @@ class PartsNetwork(eqx.Module):
     fc2: Linear
     """[W, second width]."""
     value: Linear
-    """[second width, K]."""
+    """[second width, outputs]."""
     sizes: CriticSizes = eqx.field(static=True)
 
     def __init__(self, sizes: CriticSizes, outputs: int, *, key: Array):
@@ -42,21 +42,21 @@ class PartsNetwork(eqx.Module):
         self.fc2 = Linear(sizes.hidden_dim, second, key=keys[1])
         self.value = Linear(second, outputs, key=keys[2])
 
-    def __call__(self, parts: Sequence[Array]) -> Array:
-        """Parts [..., width], which broadcast against each other but for their widths -> [..., K]."""
-        encoded = (self.encoder(parts[0]), *parts[1:])
-        hidden = jax.nn.relu(weigh_parts(self.fc1, self._encoded_sizes(), encoded))
+    def __call__(self, inputs: Sequence[Array]) -> Array:
+        """Inputs [..., width], which broadcast against each other but for their widths -> [..., outputs]."""
+        encoded = (self.encoder(inputs[0]), *inputs[1:])
+        hidden = jax.nn.relu(weigh_inputs(self.fc1, self._encoded_sizes(), encoded))
         return self.value(jax.nn.relu(self.fc2(hidden)))
 
     def _encoded_sizes(self) -> CriticSizes:
-        first, *others = self.sizes.parts
-        return self.sizes._replace(parts=(encoded_dim(first, self.sizes.map_shape), *others))
+        first, *others = self.sizes.widths
+        return self.sizes._replace(widths=(encoded_dim(first, self.sizes.map_shape), *others))
 
 
 class SeatNetworks(eqx.Module):
-    """A `PartsNetwork` for all seats together, or one for every seat, run as one batched product."""
+    """An `InputsNetwork` for all seats together, or one for every seat, run as one batched product."""
 
-    networks: PartsNetwork
+    networks: InputsNetwork
     """Stacked, with a leading axis A, when every seat has its own."""
     n_agents: int | None = eqx.field(static=True)
     """A; None when all seats share one network."""
@@ -64,29 +64,29 @@ class SeatNetworks(eqx.Module):
     def __init__(self, sizes: CriticSizes, outputs: int, *, n_agents: int | None, key: Array):
         self.n_agents = n_agents
         if n_agents is None:
-            self.networks = PartsNetwork(sizes, outputs, key=key)
+            self.networks = InputsNetwork(sizes, outputs, key=key)
         else:
-            build = jax.vmap(lambda seat_key: PartsNetwork(sizes, outputs, key=seat_key))
+            build = jax.vmap(lambda seat_key: InputsNetwork(sizes, outputs, key=seat_key))
             self.networks = build(jax.random.split(key, n_agents))
 
-    def __call__(self, parts: Sequence[Array], seats: Array | None = None) -> Array:
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
         """What the networks say of some seats.
 
         Args:
-            parts: Arrays [..., m or 1, width], which broadcast to [..., m, width].
+            inputs: Arrays [..., m or 1, width], which broadcast to [..., m, width].
             seats: Integers that broadcast to [..., m]; None for all seats in their order.
 
         Returns:
-            [..., m, K].
+            [..., m, outputs].
         """
         if self.n_agents is None:
-            return self.networks(parts)
+            return self.networks(inputs)
         if seats is None:
-            axes = [None if part.shape[-2] == 1 else -2 for part in parts]
-            rows = [part[..., 0, :] if axis is None else part for part, axis in zip(parts, axes, strict=True)]
+            axes = [None if one.shape[-2] == 1 else -2 for one in inputs]
+            rows = [one[..., 0, :] if axis is None else one for one, axis in zip(inputs, axes, strict=True)]
             said = jax.vmap(lambda network, rows: network(rows), in_axes=(0, axes), out_axes=-2)
             return said(self.networks, rows)
         # As in `IndividualAgent`: every network on every row, rather than a copy of the weights for every row.
-        every = jax.vmap(lambda network: network(parts), out_axes=-2)(self.networks)
+        every = jax.vmap(lambda network: network(inputs), out_axes=-2)(self.networks)
         index = jnp.broadcast_to(seats, every.shape[:-2])[..., None, None]
         return jnp.take_along_axis(every, index, axis=-2)[..., 0, :]

@@ -1,17 +1,17 @@
-"""One part of a pipeline in a process of its own: `python -m omg.experiments.part_process FOLDER TITLE PARENT`."""
+"""One task of a pipeline in a process of its own: `python -m omg.experiments.task_process FOLDER TITLE PARENT`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from omg.experiments.pipeline import do_part
+from omg.experiments.pipeline import do_task
 from omg.experiments.processes import serve
 
 
 def main(folder: str, title: str, parent: int) -> int:
     """What the process does; returns its exit status. It ends with `parent`, which started it."""
-    return serve(lambda: do_part(Path(folder), title), parent)
+    return serve(lambda: do_task(Path(folder), title), parent)
 
 
 if __name__ == "__main__":

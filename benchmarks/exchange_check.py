@@ -30,12 +30,12 @@ import torch
 from machine import machine
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from helpers.torch_modules import QMixer, RNNAgent, agent_inputs, stepped
 from omg.components.files import fill_leaves, name_leaves
 from omg.exchange import export_agent, import_agent
 from omg.learners import build_learner
 from omg.learners.optimisers import build_optimiser
 from omg.pools import Agent, load_agent, load_learning
-from torch_modules import QMixer, RNNAgent, agent_inputs, stepped
 
 Step = Callable[[np.ndarray, np.ndarray, np.ndarray, Any], tuple[np.ndarray, np.ndarray]]
 """Views [B, A, O], legal actions, last actions [B, A] and memory [B, A, H] -> values [B, A, U] and the memory."""

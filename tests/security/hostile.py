@@ -17,14 +17,14 @@ import numpy as np
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from cards import edit_card, edit_json, seal, seal_member
+from helpers.cards import edit_card, edit_json, seal, seal_member
+from helpers.plans import PLAN
+from helpers.tiny import SPEC, tiny_agent, tiny_config, tiny_pool
 from omg.components.files import checksum, write_json
 from omg.config import write_yaml
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import PriorCard, save_prior
 from omg.tracking import RunFolder
-from plans import PLAN
-from tiny import SPEC, tiny_agent, tiny_config, tiny_pool
 
 MEMBER = "iql_s11"
 WEIGHTS = "weights.safetensors"

@@ -15,11 +15,11 @@ import pytest
 from hostile import HOSTILE, MEMBER, READ_BY, Kit, make_kit
 
 import omg
+from helpers.tiny import GAME
 from omg.cli import main
 from omg.errors import UserError
 from omg.registry import Entry
 from omg.training.program import Program
-from tiny import GAME
 
 LINUX = sys.platform == "linux"
 LOAD = "load"

@@ -13,10 +13,9 @@ partner (seat 1) walks to one of them, drawn anew in every game. Who knows where
     inference   reconstruction + 0.001 KL( q(. | s_t, history) || E(s_{t+k}) )
 
 The library runs the same with `learner=omg_learner am_model=omg_am obs_is_state=True obs_agent_id=False` and other
-sizes; `tests/project/test_one_file.py` compares losses, gradients and selections. Left out: other values of
-`subgoal_mode` and of all keys that begin with `omg_`, `omg_bootstrap=next` of `iql_omg` among them (docs/subgoals.md
-says why); a prior learned along; several learning seats, rotation, pools. Equinox's GRU has the sum of the library's
-two biases as one.
+sizes; `tests/project/test_one_file.py` compares losses, gradients and selections. Left out: other values of keys that
+begin with `omg_`, `omg_bootstrap=next` of `iql_omg` among them (docs/subgoals.md says why), and of `subgoal_mode`; a
+prior learned along; several learning seats, rotation, pools. Equinox's GRU has the sum of our two biases as one.
 
 The state shows where the partner stands, so that this game can be played well without subgoals, too: the file shows how
 the parts work together, not what they gain (for that see benchmarks/results/omg).

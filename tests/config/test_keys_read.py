@@ -97,7 +97,7 @@ def test_a_complete_configuration_can_be_given_back(algorithm: str):
         ("iql", {"workers": 2}, "runner=parallel would, for a game that is no JAX program."),
         ("iql", {"runner": "parallel", "workers": 2}, "runner=parallel would, for a game that is no JAX program."),
         ("iql", {"sacred_mongo_db": "mine"}, "tracker=sacred would"),
-        ("1iql1vdn", {"mixing_embed_dim": 8}, "mixer=qmix would"),
+        ("1iql1vdn", {"mixing_embed_dim": 8}, "mixer=qmix or qplex would"),
         ("iql_omg", {"omg_q_input": "zero", "omg_mix_start": 0.1}, "read only with omg_q_input=mix"),
     ],
 )

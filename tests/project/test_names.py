@@ -96,7 +96,7 @@ def test_the_records_of_an_experiment_stay_in_its_folder(tmp_path: Path) -> None
         make(folder, "omg", outside),
         make(folder, "omg", folder / ".." / "outside"),
     ):
-        for act in (Ledger(folder).run, Ledger(folder).is_done, Ledger(folder).record):
+        for act in (Ledger(folder).run, Ledger(folder).is_done, Ledger(folder).note):
             refusal(lambda task=task, act=act: act(task))
     assert outside.read_text() == "mine"
     assert not list(folder.rglob("*.json"))

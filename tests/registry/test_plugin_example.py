@@ -23,7 +23,7 @@ from omg.config import resolve
 from omg.controllers.scripted import build_scripted, scripted_names
 from omg.experiments import train_pool
 from omg.learners import build_learner
-from omg.modules.mixers.base import MixerSizes
+from omg.modules.mixers.base import Choices, MixerSizes
 from omg.registry import registry
 from omg.registry.plugins import look_again
 
@@ -136,4 +136,6 @@ def test_players_and_mixer_are_built() -> None:
     state = jax.eval_shape(learner.init, jax.random.key(0))
     assert type(state.mixer).__name__ == "WeightedSum"
     mixer = registry("mixer")["weighted_sum"].build(MixerSizes(2, 13), key=jax.random.key(0))  # type: ignore[operator]
-    np.testing.assert_allclose(mixer(jnp.array([[1.0, 2.0]]), jnp.zeros((1, 13))), [3.0], rtol=1e-6)
+    qs = jnp.array([[1.0, 2.0]])
+    choices = Choices(jnp.zeros((1, 2), int), qs)
+    np.testing.assert_allclose(mixer(qs, jnp.zeros((1, 13)), choices), [3.0], rtol=1e-6)

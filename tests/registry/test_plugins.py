@@ -76,7 +76,7 @@ def test_suggestions_name_the_package(example: None, capsys: pytest.CaptureFixtu
     assert "Did you mean 'iql_meliba'?" in line
     assert "iql_meliba (omg-plugin-example)" in line
     line = refused(["config", "--config=iql", "mixer=weighted_sun"], capsys)
-    assert "Did you mean 'weighted_sum'? Allowed: None, qmix, vdn, weighted_sum (omg-plugin-example)." in line
+    assert "Did you mean 'weighted_sum'? Allowed: None, qmix, qplex, vdn, weighted_sum (omg-plugin-example)." in line
     line = refused(["config", "--config=iql", "--env-config=meating"], capsys)
     assert "Did you mean 'meeting'?" in line
 

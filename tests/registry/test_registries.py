@@ -88,16 +88,16 @@ HANDED_ON = {
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The keys that anybody asks a configuration for."""
+    """The keys that anybody asks a configuration, or a section of it, for."""
     keys: set[str] = set()
-    plain = Config.__getattribute__
+    plain = Keys.__getattribute__
 
-    def noted(config: Config, name: str) -> Any:
+    def noted(section: Keys, name: str) -> Any:
         if name in Config.model_fields:
             keys.add(name)
-        return plain(config, name)
+        return plain(section, name)
 
-    monkeypatch.setattr(Config, "__getattribute__", noted)
+    monkeypatch.setattr(Keys, "__getattribute__", noted)
     return keys
 
 

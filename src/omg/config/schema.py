@@ -117,7 +117,8 @@ class Config(
 
     def own_sections(self, part: Traits) -> tuple[Keys, ...]:
         """The settings of a part, each of its sections by itself."""
-        return tuple(section(**{key: getattr(self, key) for key in section.model_fields}) for section in part.sections)
+        values = self.__dict__
+        return tuple(section(**{key: values[key] for key in section.model_fields}) for section in part.sections)
 
 
 SECTIONS: tuple[type[Keys], ...] = tuple(

@@ -301,4 +301,5 @@ def _model_sizes(config: Config, spec: EnvSpec) -> ModelSizes:
         actions=config.omg_actions,
         map_shape=spec.map_shape,
         subgoals=spec.n_agents - 1,
+        own=config.own_sections(config.model_part),
     )

@@ -381,18 +381,18 @@ def test_without_a_given_prior_it_is_learned_along():
         assert not same_bytes(one, other)
     assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(end))
     # The input statistics are those of the views it learned from, four times over, and nothing else moves them.
-    rows = np.stack([np.asarray(batch.obs[b, t, seats_of(learner, b)[0]]) for b, t in counted_views()])
-    assert float(learned.statistics.rows) == 4 * len(rows)
-    np.testing.assert_allclose(learned.statistics.mean, rows.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(learned.statistics.variance, rows.var(axis=0), atol=1e-5)
+    rows, counted = np.stack([batch.obs[b, t, seats_of(learner, b)[0]] for b, t in counted_views()]), learned.statistics
+    assert float(counted.rows) == 4 * len(rows)
+    np.testing.assert_allclose([counted.mean, counted.variance], [rows.mean(axis=0), rows.var(axis=0)], atol=1e-5)
     once, metrics = update(state, learner.keep(batch), 0, 0, KEY)
     again, _ = update(state, learner.keep(behind_the_end(batch)), 0, 0, KEY)
     assert same_bytes(once, again)
     # Inferred and selected subgoals of one update rest on the same statistics, its own.
     model = model.with_prior(start.with_statistics(once.mac.opponent_model.prior.statistics))
     views = state.mac.reading.episodes(batch, learner.main_seats(batch))
-    inferred = np.asarray(model.unroll(views.model_inputs()).mean)
-    code = np.asarray(model.prior.encode(views.seen)[0])
+    inferred, code = (
+        np.asarray(each) for each in (model.unroll(views.model_inputs()).mean, model.prior.encode(views.seen)[0])
+    )
     distance = np.mean([((inferred[b, t] - code[b, t + 1]) ** 2).mean() for b, t in counted_steps()])
     assert float(metrics["am_goal_distance"]) == pytest.approx(distance, rel=1e-4)
 

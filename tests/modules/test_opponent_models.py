@@ -18,10 +18,21 @@ from omg.envs import EnvSpec
 from omg.learners import build_learner
 from omg.modules.opponent_models import OPPONENT_MODELS
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets, kl_between, kl_to_standard
+from omg.modules.opponent_models.keys import InferenceKeys
+from omg.modules.opponent_models.subgoal import SubgoalInference
 
 D, H, E = 3, 9, 7
 """Subgoal features, recurrent features, embedding features."""
-SIZES = ModelSizes(seen_dim=OBS, obs_dim=OBS, n_actions=U, n_agents=A, feature_dim=D, hidden_dim=H, partners=PARTNERS)
+SIZES = ModelSizes(
+    seen_dim=OBS,
+    obs_dim=OBS,
+    n_actions=U,
+    n_agents=A,
+    feature_dim=D,
+    hidden_dim=H,
+    partners=PARTNERS,
+    own=(InferenceKeys(),),
+)
 SEATS = np.array([[2, 0], [1, 2], [0, 1], [2, 1]], np.int32)
 """Two of the three seats of every episode have a model."""
 KEY = jax.random.key(3)
@@ -347,3 +358,21 @@ def test_values_of_states_by_hand():
     assert float(state_value(q, avail, "softmax")) == pytest.approx((1 + 2 * np.e) / (1 + np.e))
     for kind in ("mean", "max", "softmax"):
         assert float(state_value(q, jnp.zeros(3, bool), kind)) == 0.0
+
+
+def test_a_divergence_within_the_free_nats_costs_nothing():
+    rows = np.random.default_rng(5).normal(size=(2, B, T, 2, D)).astype(np.float32)
+    mask = np.ones((B, T), np.float32)
+    inference = SubgoalInference(
+        rows[0], rows[0], np.zeros((B, T, 2, 32)), np.zeros((B, T, 2, H)), np.zeros((B, T, 2, OBS))
+    )
+
+    def kl(free: float) -> float:
+        sizes = SIZES._replace(own=(InferenceKeys(omg_free_nats=free),))
+        model = build("omg_am", sizes)
+        return float(jax.jit(lambda: model.subgoal_loss(inference, rows[1], rows[1], mask, 1.0, KEY)[1]["am_kl"])())
+
+    apart = np.asarray(kl_between(rows[0], rows[0], rows[1], rows[1]))
+    assert kl(0.0) == pytest.approx(apart.mean(), rel=1e-5)
+    middle = float(np.median(apart))
+    assert kl(middle) == pytest.approx(np.maximum(apart, middle).mean(), rel=1e-5)

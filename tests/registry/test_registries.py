@@ -20,7 +20,7 @@ from omg.errors import UserError
 from omg.planning import INFERENCES
 from omg.pools import SETS
 from omg.registry import RunnerTraits, Traits, registries
-from omg.registry.keys import words_of
+from omg.registry.keys import Keys, words_of
 from omg.runners import RUNNERS, register_runner
 from omg.runners.kinds import RunnerKind
 from omg.runners.vector import play_episodes

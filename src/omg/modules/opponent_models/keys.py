@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from omg.registry.keys import Keys, Words
+from omg.registry.keys import Keys, When, Words
 from omg.registry.kinds import Real, Steps, Width
 
 
@@ -69,6 +69,9 @@ class InferenceKeys(Keys):
     )
     omg_actions: Annotated[str, Words("each", "counts", "none")] = Field(
         "each", description="How the others' last actions enter the inference: each seat's, their counts, not at all"
+    )
+    omg_free_nats: Annotated[Real, When("omg_inference", "cvae")] = Field(
+        0.0, ge=0, description="Divergence of a step's subgoal from the selected one that costs nothing, in nats"
     )
     omg_sample: bool = Field(True, description="Subgoals are drawn while training; tests always use their mean")
 

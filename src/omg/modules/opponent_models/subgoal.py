@@ -33,6 +33,7 @@ from omg.modules.opponent_models.base import (
     own_action,
     sample,
 )
+from omg.modules.opponent_models.keys import InferenceKeys
 from omg.modules.opponent_models.prior import (
     HIGHEST_LOG_VAR,
     LOWEST_LOG_VAR,
@@ -88,6 +89,8 @@ class SubgoalModel(OpponentModel):
     """[D + W, 32] or [D + W, O]."""
     maps: MapEncoder
     """Of the map that views begin with; nothing where they are plain numbers."""
+    free_nats: float = eqx.field(static=True)
+    """Divergence of a step's subgoal from the selected one that costs nothing."""
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = jax.random.split(key, 7)
@@ -95,6 +98,7 @@ class SubgoalModel(OpponentModel):
         of_others = {"each": sizes.n_agents, "counts": 1, "none": 0}[sizes.actions]
         actions = (of_others + 1) * sizes.n_actions
         self.sizes = sizes
+        self.free_nats = sizes.section(InferenceKeys).omg_free_nats if sizes.inference == "cvae" else 0.0
         self.prior = Prior(sizes.seen_dim, sizes.feature_dim, map_shape=sizes.map_shape, key=keys[0])
         self.maps = MapEncoder(sizes.map_shape, SEARCHED_FILTERS, key=jax.random.fold_in(key, 7))
         self.embed = Linear(encoded_dim(sizes.seen_dim, sizes.map_shape, SEARCHED_FILTERS), EMBEDDING, key=keys[1])
@@ -179,7 +183,7 @@ class SubgoalModel(OpponentModel):
                 for all of those in `mask`.
 
         Returns:
-            `reconstruction + weight * KL(inferred || goal)`, both masked means (squared errors are averaged over
+            `reconstruction + weight * max(KL(inferred || goal), free nats)`, masked means (squared errors are averaged over
             features, the divergence is summed over those of one subgoal; of maps as input the cross-entropy of bits
             stands in place of squared errors), or with `inference: mlp` the mean squared distance to
             `goal_mean`. Metrics: `am_loss`, `am_kl`, `am_reconstruction`, `am_goal_distance` (mean squared distance of
@@ -209,7 +213,8 @@ class SubgoalModel(OpponentModel):
         else:
             error = (rebuilt - inference.seen) ** 2
         reconstruction = mean_over(error, mask)
-        kl = mean_over(kl_between(*inferred, *goal), counted)
+        divergence = kl_between(*inferred, *goal)
+        kl = mean_over(jnp.maximum(divergence, self.free_nats) if self.free_nats else divergence, counted)
         loss = reconstruction + weight * kl
         return loss, {
             "am_loss": loss,

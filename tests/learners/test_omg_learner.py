@@ -390,9 +390,7 @@ def test_without_a_given_prior_it_is_learned_along():
     # Inferred and selected subgoals of one update rest on the same statistics, its own.
     model = model.with_prior(start.with_statistics(once.mac.opponent_model.prior.statistics))
     views = state.mac.reading.episodes(batch, learner.main_seats(batch))
-    inferred, code = (
-        np.asarray(each) for each in (model.unroll(views.model_inputs()).mean, model.prior.encode(views.seen)[0])
-    )
+    inferred, code = np.asarray(model.unroll(views.model_inputs()).mean), np.asarray(model.prior.encode(views.seen)[0])
     distance = np.mean([((inferred[b, t] - code[b, t + 1]) ** 2).mean() for b, t in counted_steps()])
     assert float(metrics["am_goal_distance"]) == pytest.approx(distance, rel=1e-4)
 

@@ -183,10 +183,10 @@ class SubgoalModel(OpponentModel):
                 for all of those in `mask`.
 
         Returns:
-            `reconstruction + weight * max(KL(inferred || goal), free nats)`, masked means (squared errors are averaged over
-            features, the divergence is summed over those of one subgoal; of maps as input the cross-entropy of bits
-            stands in place of squared errors), or with `inference: mlp` the mean squared distance to
-            `goal_mean`. Metrics: `am_loss`, `am_kl`, `am_reconstruction`, `am_goal_distance` (mean squared distance of
+            `reconstruction + weight * max(KL(inferred || goal), free nats)`, masked means (squared errors are averaged
+            over features, the divergence is summed over those of one subgoal; of maps as input the cross-entropy of
+            bits stands in place of squared errors), or with `inference: mlp` the mean squared distance to `goal_mean`.
+            Metrics: `am_loss`, `am_kl`, `am_reconstruction`, `am_goal_distance` (mean squared distance of
             the inferred mean to the goal's).
         """
         inferred, goal = (inference.mean, inference.log_var), jax.lax.stop_gradient((goal_mean, goal_log_var))

@@ -134,7 +134,7 @@ class SubgoalTraining(Generic[Trained]):
         posterior = model.unroll(inputs)
         # What the agent learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
-        encoded = model.prior.encode(inputs.seen)
+        encoded = lax.stop_gradient(model).prior.encode(inputs.seen)
         selection = self.select(model, state, share, encoded, inferred, select_key)
         played = jax.tree.map(lambda values: values[:, :-1], posterior)
         value, metrics = model.subgoal_loss(
@@ -142,7 +142,7 @@ class SubgoalTraining(Generic[Trained]):
         )
         if self.learns_prior:
             prior_value, prior_metrics = model.prior.loss(
-                inputs.seen, encoded, views_mask, config.prior_kl_weight, prior_key
+                inputs.seen, model.prior.encode(inputs.seen), views_mask, config.prior_kl_weight, prior_key
             )
             value, metrics = value + prior_value, metrics | prior_metrics
         measured = selection_metrics(selection, mask[..., None], config.omg_horizon)

@@ -205,7 +205,7 @@ def test_the_prior_s_loss_is_the_library_s(one: ModuleType, both: Both) -> None:
     mask = np.ones((1, len(states)), np.float32)
 
     def by_library(prior: Any, states: Array, key: Array) -> Array:
-        return prior.loss(states[None, :, None], prior.encode(states[None, :, None]), mask, one.KL_WEIGHT, key)[0]
+        return prior.loss(states[None, :, None], mask, one.KL_WEIGHT, key)[0]
 
     expected = fast_jit(by_library)(both.state.mac.opponent_model.prior, states, KEY)
     np.testing.assert_allclose(fast_jit(one.prior_loss)(both.prior, states, KEY), expected, **CLOSE)

@@ -252,11 +252,7 @@ class SubgoalsTraining:
             by_prior = None
             if self.learns_prior:
                 weight = self.config.prior_kl_weight
-
-                def prior_loss(prior: Prior) -> tuple[Array, dict[str, Array]]:
-                    return prior.loss(seen.seen, prior.encode(seen.seen), seen.mask, weight, prior_key)
-
-                by_prior, found = jax.grad(prior_loss, has_aux=True)(prior)
+                by_prior, found = jax.grad(Prior.loss, has_aux=True)(prior, seen.seen, seen.mask, weight, prior_key)
                 metrics = metrics | found
             moves, opt_state = self.optimiser.update((by_model, by_prior), opt_state)
             return (optax.apply_updates((models, prior), moves), opt_state), metrics

@@ -79,7 +79,7 @@ class PriorLearner:
         prior = state.prior.counting(seen, mask)
 
         def loss(prior: Prior) -> tuple[Array, dict[str, Array]]:
-            return prior.loss(seen, prior.encode(seen), mask, self.config.prior_kl_weight, key)
+            return prior.loss(seen, mask, self.config.prior_kl_weight, key)
 
         (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(prior)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
@@ -93,7 +93,7 @@ class PriorLearner:
         states); `prior_explained` (share of the views' variance that the decoded mean explains).
         """
         seen, mask = self._seen(batch), view_mask(batch)
-        _, metrics = state.prior.loss(seen, state.prior.encode(seen), mask, self.config.prior_kl_weight, key)
+        _, metrics = state.prior.loss(seen, mask, self.config.prior_kl_weight, key)
         mean, _ = state.prior.encode(seen)
         error = ((state.prior.decode(mean) - seen) ** 2).mean(axis=-1)
         normal = state.prior.normalise(seen)

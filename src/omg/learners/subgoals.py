@@ -101,7 +101,7 @@ class SubgoalTraining(Generic[Trained]):
         steps, opt_state = self.optimiser.update(gradients, state.model_opt_state)
         trained = optax.apply_updates(trained, steps)
         changed = trained if self.learns_prior else trained.with_prior(prior)
-        return ModelUpdate(changed, opt_state, tuple(state.mac.reading.control(each) for each in features), metrics)
+        return ModelUpdate(changed, opt_state, features, metrics)
 
     def _share_loss(
         self,
@@ -141,9 +141,7 @@ class SubgoalTraining(Generic[Trained]):
             played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
         )
         if self.learns_prior:
-            prior_value, prior_metrics = model.prior.loss(
-                inputs.seen, model.prior.encode(inputs.seen), views_mask, config.prior_kl_weight, prior_key
-            )
+            prior_value, prior_metrics = model.prior.loss(inputs.seen, views_mask, config.prior_kl_weight, prior_key)
             value, metrics = value + prior_value, metrics | prior_metrics
         measured = selection_metrics(selection, mask[..., None], config.omg_horizon)
         features, selected = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)

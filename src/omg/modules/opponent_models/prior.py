@@ -102,14 +102,11 @@ class Prior(eqx.Module):
         """Of the binary map that views begin with; None for views that are plain numbers."""
         return self.maps.shape
 
-    def loss(
-        self, seen: Array, encoded: tuple[Array, Array], mask: Array, weight: float, key: Array
-    ) -> tuple[Array, dict[str, Array]]:
+    def loss(self, seen: Array, mask: Array, weight: float, key: Array) -> tuple[Array, dict[str, Array]]:
         """What the prior learns from: reconstruction + weight * KL(encoding || N(0, 1)), means over views.
 
         Args:
             seen: [B, T, m, O] views in original units.
-            encoded: What `encode` makes of them.
             mask: [B, T] of zeros and ones.
             weight: Of the divergence.
             key: Of the drawn subgoals.
@@ -117,7 +114,7 @@ class Prior(eqx.Module):
         Returns:
             The loss, and metrics `prior_loss`, `prior_reconstruction`, `prior_kl`.
         """
-        mean, log_var = encoded
+        mean, log_var = self.encode(seen)
         reconstruction = mean_over(self.reconstruction(sample(mean, log_var, key), seen), mask)
         kl = mean_over(kl_to_standard(mean, log_var), mask)
         loss = reconstruction + weight * kl

@@ -21,6 +21,7 @@ from omg.components.episode_batch import (
     take_seats,
     truncate,
     view_mask,
+    viewed_slots,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "take_seats",
     "truncate",
     "view_mask",
+    "viewed_slots",
 ]
 
 Selector = Callable[[Array, Array, Array, "Array | float"], Array]

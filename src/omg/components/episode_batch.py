@@ -68,7 +68,12 @@ def view_mask(batch: EpisodeBatch) -> Array:
     Returns:
         [B, T+1] float32 of zeros and ones.
     """
-    return (jnp.arange(batch.filled.shape[1]) <= lengths(batch)[:, None]).astype(jnp.float32)
+    return viewed_slots(lengths(batch), batch.filled.shape[1])
+
+
+def viewed_slots(length: Array, slots: int) -> Array:
+    """The same from the lengths [B] of episodes: [B, slots]."""
+    return (jnp.arange(slots) <= length[:, None]).astype(jnp.float32)
 
 
 def truncate(batch: EpisodeBatch, length: int) -> EpisodeBatch:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats
+from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats, viewed_slots
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.controllers.reading import Reading, SeatViews
@@ -48,6 +48,8 @@ class Share(NamedTuple):
     """Scalar, which share of all played steps they have."""
     length: Array
     """[B] int32, steps of each episode; its last view stands in the slot of that number."""
+    viewed: Array
+    """[B, T+1] of zeros and ones, the slots that hold a view of the game."""
 
 
 class SeatState(Protocol):
@@ -168,6 +170,8 @@ class SeatLearner(Generic[State]):
         portions = (batches,) if isinstance(batches, EpisodeBatch) else batches
         seats = [self.main_seats(portion) for portion in portions]
         masks = [loss_mask(portion) for portion in portions]
+        ends = [mask.sum(axis=1).astype(jnp.int32) for mask in masks]
+        viewed = [viewed_slots(end, mask.shape[1] + 1) for end, mask in zip(ends, masks, strict=True)]
         total = jnp.maximum(sum(mask.sum() for mask in masks), 1.0)
         return [
             Share(
@@ -175,9 +179,10 @@ class SeatLearner(Generic[State]):
                 views=reading.episodes(portion, own),
                 mask=mask,
                 weight=mask.sum() / total,
-                length=mask.sum(axis=1).astype(jnp.int32),
+                length=end,
+                viewed=slots,
             )
-            for portion, own, mask in zip(portions, seats, masks, strict=True)
+            for portion, own, mask, end, slots in zip(portions, seats, masks, ends, viewed, strict=True)
         ]
 
     def _seat_reward(self, batch: EpisodeBatch, views: SeatViews) -> Array:

@@ -81,17 +81,14 @@ class SubgoalTraining(Generic[Trained]):
         keys = [key] if len(shares) == 1 else list(jax.random.split(key, len(shares)))
         inputs = [share.views.model_inputs() for share in shares]
         prior = model.prior
-        # The slots that hold a view of the game: those that were played, and the one behind them.
-        slots = [jnp.arange(share.mask.shape[1] + 1) for share in shares]
-        masks = [(each <= share.length[:, None]).astype(jnp.float32) for each, share in zip(slots, shares, strict=True)]
         if self.learns_prior:
-            for each, mask in zip(inputs, masks, strict=True):
-                prior = prior.counting(each.seen, mask)
+            for share, each in zip(shares, inputs, strict=True):
+                prior = prior.counting(each.seen, share.viewed)
             model = model.with_prior(prior)
 
         def loss(trained: SubgoalModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
             whole = trained if self.learns_prior else trained.with_prior(prior)
-            given = zip(shares, inputs, masks, keys, strict=True)
+            given = zip(shares, inputs, keys, strict=True)
             learned = [self._share_loss(whole, state, *each, t_env) for each in given]
             value, metrics = weigh([means for means, _ in learned], shares)
             return value, (tuple(features for _, features in learned), metrics)
@@ -109,7 +106,6 @@ class SubgoalTraining(Generic[Trained]):
         state: Trained,
         share: Share,
         inputs: ModelInputs,
-        views_mask: Array,
         key: Array,
         t_env: Number,
     ) -> tuple[tuple[Array, dict[str, Array]], Array]:
@@ -120,7 +116,6 @@ class SubgoalTraining(Generic[Trained]):
             state: The learner's before the update.
             share: Played episodes.
             inputs: What the model reads of them.
-            views_mask: [B, T+1] of zeros and ones, the slots that hold a view of the game.
             key: Consumed.
             t_env: Environment steps so far.
         """
@@ -129,8 +124,8 @@ class SubgoalTraining(Generic[Trained]):
         if config.omg_action_dropout:
             # A share of the others' last actions is hidden, other ones for every seat and step.
             shape = (*inputs.seen.shape[:-1], inputs.last_actions.shape[-1])
-            hidden = jax.random.bernoulli(jax.random.fold_in(key, 5), config.omg_action_dropout, shape)
-            inputs = inputs._replace(concealed=hidden)
+            concealed = jax.random.bernoulli(jax.random.fold_in(key, 5), config.omg_action_dropout, shape)
+            inputs = inputs._replace(concealed=concealed)
         posterior = model.unroll(inputs)
         # What the agent learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
@@ -141,7 +136,7 @@ class SubgoalTraining(Generic[Trained]):
             played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
         )
         if self.learns_prior:
-            prior_value, prior_metrics = model.prior.loss(inputs.seen, views_mask, config.prior_kl_weight, prior_key)
+            prior_value, prior_metrics = model.prior.loss(inputs.seen, share.viewed, config.prior_kl_weight, prior_key)
             value, metrics = value + prior_value, metrics | prior_metrics
         measured = selection_metrics(selection, mask[..., None], config.omg_horizon)
         features, selected = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)

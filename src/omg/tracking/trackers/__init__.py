@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from omg.config import Config
 from omg.config.sections import SacredKeys
 from omg.registry import Entry, Registry, TrackerTraits
-from omg.tracking.trackers import sacred
 from omg.tracking.trackers.base import AllTrackers, Tracker, TrackerKind
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ def check_trackers(config: Config) -> None:
     Raises:
         UserError: a package is missing (the message says how to install it), or settings contradict each other.
     """
-    sacred.check_unused(config)
     for name in chosen_trackers(config):
         TRACKERS[name].build.check(config)
 

@@ -109,12 +109,6 @@ def check(config: Config) -> None:
         raise _not_installed("file", error.name or "sacred") from error
 
 
-def check_unused(config: Config) -> None:
-    """Refuses a database for Sacred in a run that Sacred does not track: nothing would be written to it."""
-    if config.sacred_mongo_url is not None and "sacred" not in config.tracker:
-        raise UserError("sacred_mongo_url: given, but Sacred does not track this run. Add tracker=sacred.")
-
-
 def build(folder: RunFolder, config: Config) -> Mapping[str, SacredTracker]:
     """See `TrackerKind.build`: a tracker for each observer."""
     # Not `local_results_path`: that of a run which came from elsewhere may be any folder of this machine.

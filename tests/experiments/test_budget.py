@@ -49,7 +49,9 @@ def test_a_draw_deals_the_kinds_to_the_sets_and_always_the_same_way() -> None:
     for deal in deals:
         counts = {name: sum(one == name for one in deal.values()) for name in ("training", "validation", "heldout")}
         assert counts == {"training": 3, "validation": 2, "heldout": 3}
-        assert {script for script in deal if script in "xyz"} <= {key for key, name in deal.items() if name == "heldout"}
+        assert {script for script in deal if script in "xyz"} <= {
+            key for key, name in deal.items() if name == "heldout"
+        }
     assert len({tuple(sorted(deal.items())) for deal in deals}) > 25
     # Neither the machine nor the order of the file has a say.
     backwards = KindsSection(
@@ -128,6 +130,9 @@ def test_shares_of_the_room_are_counted_from_the_best_fixed_strategy() -> None:
         for team in ("p", "q")
     ]  # fmt: skip
     found = budget_rows(rows, "return", {"1_partner": Marks(0.0, 3.0, 5.0)})
-    assert [(row.share, row.mean, row.closed, row.steps) for row in found] == [(0.5, 2.0, -0.5, 11), (1.0, 4.0, 0.5, 11)]
+    assert [(row.share, row.mean, row.closed, row.steps) for row in found] == [
+        (0.5, 2.0, -0.5, 11),
+        (1.0, 4.0, 0.5, 11),
+    ]
     assert np.isnan(Marks(0.0, 3.0, 3.0).closed(4.0))
     assert Marks(0.0, 3.0, 5.0).room == 2.0

@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple, get_args, get_origin
 
 import yaml
 from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from omg.config import config_fields, resolve
 from omg.config.layers import leaves
@@ -248,7 +249,7 @@ def parse_plan(values: Mapping[str, object], copied: Path | None = None) -> Plan
     try:
         plan = Plan.model_validate(tree)
     except ValidationError as error:
-        raise _refusal(error) from None
+        raise refusal(error, Plan.model_fields) from None
     file_name("name", plan.name)
     for where, label in _labels(plan, ""):
         file_name(where, label)
@@ -297,19 +298,21 @@ def _known(values: Mapping[str, object], prefix: str, allowed: Iterable[str]) ->
             raise UserError(f"Unknown key '{prefix}{key}' of a pipeline.{hint} {known}")
 
 
-def _refusal(error: ValidationError) -> UserError:
+def refusal(error: ValidationError, fields: Mapping[str, FieldInfo]) -> UserError:
+    """What a model of a plan refuses, in the words of its key; `fields` are those of the model."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"] if part != "[key]"]
-    where = ".".join(path)
+    where, expected = ".".join(path), _expected(path, fields)
     if first["type"] == "missing":
-        return UserError(f"{where}: missing. {_expected(path)}".rstrip())
-    return UserError(f"{where}: got {abridged(first['input'])}. {first['msg']}. {_expected(path)}".rstrip())
+        return UserError(f"{where}: missing. {expected}".rstrip())
+    return UserError(f"{where}: got {abridged(first['input'])}. {first['msg']}. {expected}".rstrip())
 
 
-def _expected(path: Sequence[str]) -> str:
+def _expected(path: Sequence[str], fields: Mapping[str, FieldInfo]) -> str:
     """What a key of a section means and takes, if it is one."""
-    model = SECTIONS.get(path[0]) if len(path) > 1 else Plan
-    field = model.model_fields.get(path[1] if len(path) > 1 else path[0]) if model is not None else None
+    section = _section_in(fields[path[0]].annotation) if len(path) > 1 and path[0] in fields else None
+    inner = fields if len(path) == 1 else section.model_fields if section is not None else {}
+    field = inner.get(path[min(len(path) - 1, 1)])
     if field is None or not field.description:
         return ""
     return f"Expected {describe_type(field.annotation)}: {field.description}."

@@ -111,9 +111,7 @@ class EvaluateStage(Stage):
         check_scripts("evaluation.scripted", section.scripted, checked.env)
         if section.at and (section.which == "best" or not section.plays_groups):
             given = "which: best" if section.which == "best" else "no groups"
-            raise UserError(
-                f"evaluation.at: got {section.at} and {given}; shares are of agents as they were."
-            )
+            raise UserError(f"evaluation.at: got {section.at} and {given}; shares are of agents as they were.")
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:

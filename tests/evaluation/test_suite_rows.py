@@ -22,12 +22,13 @@ from omg.evaluation.suite import (
 from omg.report.suite import SuitePage, suite_screen
 from omg.report.suite_words import game_answers
 
+MARKS = Marks(0.0, 1.0, 3.0)
 COMPARED = Comparisons("gru", ("liam", "omg"), ("omg",), ("gru", "liam", "absent"))
 
 
-def part(draw: int, shift: float, marks: Marks = Marks(0.0, 1.0, 3.0), spread: float = 0.1) -> PartResult:
+def part(draw: int, shift: float, marks: Marks = MARKS) -> PartResult:
     """A draw in which everybody scores `shift` more."""
-    seeds = spread * np.array([-1.0, 0.0, 1.0])
+    seeds = 0.1 * np.array([-1.0, 0.0, 1.0])
     reached = {
         (agent, share): shift + base * share + seeds
         for agent, base in (("gru", 1.5), ("liam", 2.0), ("omg", 0.5))

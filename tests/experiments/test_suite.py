@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ def test_every_game_with_every_draw_is_a_pipeline_in_a_folder_of_its_own(finishe
     games = read_rows(finished.folder / "suite" / "games.csv", SuiteGameRow)
     assert [(row.game, row.draw) for row in games] == [("one", "1"), ("one", "all"), ("two", "1"), ("two", "all")]
     agents = read_rows(finished.folder / "suite" / "agents.csv", SuiteRow)
-    expected = [(game, agent, share) for game in ("one", "two") for agent in ("gru", "other", "random") for share in (0.5, 1.0)]  # fmt: skip
-    assert [(row.game, row.agent, row.share) for row in agents] == expected
+    expected = itertools.product(("one", "two"), ("gru", "other", "random"), (0.5, 1.0))
+    assert [(row.game, row.agent, row.share) for row in agents] == list(expected)
     assert read_rows(finished.folder / "suite" / "differences.csv", SuiteDifferenceRow)
     assert "<h1>Does it pay to know the others?</h1>" in finished.report.read_text()
 

@@ -233,7 +233,9 @@ def draw_matrix(matrix: Sequence[ResponseRow]) -> Figure:
     """Heat map of the responses, the best row first; the cells of one set and group."""
     order = [name for name, _ in _by_mean(matrix)]
     ranked = sorted(matrix, key=lambda cell: order.index(cell.responder))
-    rows: list[Row] = [{"agent": cell.responder, "team": short_partner(cell.partner), "mean": cell.mean} for cell in ranked]
+    rows: list[Row] = [
+        {"agent": cell.responder, "team": short_partner(cell.partner), "mean": cell.mean} for cell in ranked
+    ]
     return draw_cross_play(rows, metric=matrix[0].metric, labels=("responder", "partner"))
 
 

@@ -44,7 +44,7 @@ class Responder:
 
 
 @dataclass(frozen=True)
-class Games:
+class MatrixGames:
     """What is played by every responder with every partner."""
 
     metric: str
@@ -56,7 +56,7 @@ class Games:
 class ResponseMatrix:
     """A pool, its partners, and the cells that have been played."""
 
-    def __init__(self, pool: Pool, env: Env, config: Config, games: Games) -> None:
+    def __init__(self, pool: Pool, env: Env, config: Config, games: MatrixGames) -> None:
         """Holds them.
 
         Args:

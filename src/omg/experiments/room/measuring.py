@@ -41,7 +41,7 @@ from omg.experiments.room.keeping import (
     response_fingerprint,
     room_folder,
 )
-from omg.experiments.room.matrix import Games, Responder, ResponseMatrix, player_of
+from omg.experiments.room.matrix import MatrixGames, Responder, ResponseMatrix, player_of
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool
 from omg.runners.vector import OWN_RETURN
@@ -140,7 +140,7 @@ class _Measurement:
         )
         self.config = config
         groups = tuple(rules.groups or known[:1])
-        self.matrix = ResponseMatrix(pool, self.env, config, Games(self.metric, rules.episodes, groups, rules.seed))
+        self.matrix = ResponseMatrix(pool, self.env, config, MatrixGames(self.metric, rules.episodes, groups, rules.seed))
 
     @property
     def chosen_on(self) -> str:

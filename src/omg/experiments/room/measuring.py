@@ -140,7 +140,8 @@ class _Measurement:
         )
         self.config = config
         groups = tuple(rules.groups or known[:1])
-        self.matrix = ResponseMatrix(pool, self.env, config, MatrixGames(self.metric, rules.episodes, groups, rules.seed))
+        games = MatrixGames(self.metric, rules.episodes, groups, rules.seed)
+        self.matrix = ResponseMatrix(pool, self.env, config, games)
 
     @property
     def chosen_on(self) -> str:

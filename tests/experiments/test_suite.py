@@ -15,6 +15,7 @@ from omg.cli import main
 from omg.config import write_yaml
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
+from omg.evaluation.tables import RoomRow
 from omg.experiments.plan import read_plan
 from omg.experiments.suite import ReadSuite, SuiteResult, read_suite, run_suite
 
@@ -86,8 +87,8 @@ def test_what_is_done_is_skipped_and_a_room_that_is_measured_is_counted_by(
     assert run_suite(read, finished.folder, quiet=True, jobs=2).done == ()
     for name in ("one", "two"):
         pool = finished.folder / name / "draw_1" / "pool"
-        row = {"set": "heldout", "group": "1_partner", "metric": "score", "floor": 0, "best_fixed": 0.25, "ceiling": 1}
-        write_rows(pool / "room" / "room.csv", [row], list(row))
+        values = dict.fromkeys(RoomRow.names(), 0) | {"set": "heldout", "group": "1_partner", "metric": "score"}
+        write_rows(pool / "room" / "room.csv", [{**values, "best_fixed": 0.25, "ceiling": 1.0}], RoomRow.names())
     (finished.folder / "report.html").unlink()
     # The folder says what it is about.
     assert main(["pipeline", str(finished.folder), "--quiet"]) == 0

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from omg.evaluation.comparison import score_matrices
+from omg.evaluation.room import share_closed
 from omg.evaluation.statistics import score_interval
 from omg.evaluation.suite_tables import BudgetRow, BudgetScoreRow
 
@@ -32,7 +33,7 @@ class Marks(NamedTuple):
 
     def closed(self, score: float) -> float:
         """The share of the room that a score closes; NaN where there is none."""
-        return (score - self.best_fixed) / self.room if self.room > 0 else math.nan
+        return share_closed(score, self.best_fixed, self.ceiling)
 
 
 def budget_rows(rows: Iterable[BudgetScoreRow], metric: str, marks: Mapping[str, Marks]) -> list[BudgetRow]:

@@ -30,6 +30,7 @@ from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.budget import budget_chapters, budget_files, write_budget_tables
 from omg.experiments.inference import offset_rows
 from omg.experiments.runs import known_runs
+from omg.experiments.stages.pool import dealt_words
 from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
@@ -273,6 +274,8 @@ def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
             f"Their first {plan.adaptation.episodes} episodes were played with {pool[plan.adaptation.set]} players of "
             f"the set {plan.adaptation.set}" + (" and further scripts." if plan.adaptation.players else ".")
         )
+    if plan.pool.kinds is not None:
+        lines.append(f"Partners: {dealt_words(plan.pool)}.")
     return [
         *lines,
         "Wall time: " + ", ".join(f"{stage} {_duration(value)}" for stage, value in seconds.items()) + ".",

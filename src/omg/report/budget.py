@@ -106,10 +106,11 @@ def draw_marks(axes: Axes, marks: Marks) -> None:
             continue
         solid = name == "optimum"
         axes.axhline(height, color=INK, linewidth=1.0, linestyle="-" if solid else (0, (4, 3)), alpha=0.6)
-        axes.annotate(
+        named = axes.annotate(
             text, (0.01, height), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
             fontsize="small", color=INK,
         )  # fmt: skip
+        named.set_in_layout(False)
 
 
 def _draw_agent(axes: Axes, rows: Sequence[BudgetRow], colour: str, name: str) -> None:

@@ -174,8 +174,9 @@ def _draw_game(
 ) -> None:
     for height, text in ((0.0, "best fixed"), (1.0, "partner known")):
         axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.6)
-        axes.annotate(text, (0.02, height), xycoords=("axes fraction", "data"), xytext=(0, 2),
+        named = axes.annotate(text, (0.02, height), xycoords=("axes fraction", "data"), xytext=(0, 2),
                       textcoords="offset points", fontsize="x-small", color=INK)  # fmt: skip
+        named.set_in_layout(False)  # Whoever is far below would leave it no place, and the axes no size.
     if not math.isnan(game.optimum) and game.room > 0:
         axes.axhline((game.optimum - game.best_fixed) / game.room, color=INK, linewidth=1.0, alpha=0.8)
     agents = list(dict.fromkeys(row.agent for row in rows))

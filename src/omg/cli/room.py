@@ -70,5 +70,5 @@ def room(
     files = write_room(folder, found[0] if one is not None else MeasuredRoom(rows, [], [], []))
     figures = plot_room(folder, rows, responses)
     page = write_room_page(folder / "room.html", f"Room: {where.pop()}", rows, responses, trained)
-    print_screen(room_screen(Pool.open(pools[0]).where, rows, responses, trained))
+    print_screen(room_screen(Pool.open(pools[0]).where, rows, responses, None if one is None else trained))
     print_lines(f"Tables: {', '.join(map(str, files))}", f"Figures: {', '.join(map(str, figures))}", f"Page: {page}")

@@ -90,7 +90,7 @@ def room_screen(
     where: str,
     rows: Sequence[RoomRow],
     responses: Sequence[ResponseRow] = (),
-    trained: Sequence[TrainedResponseRow] = (),
+    trained: Sequence[TrainedResponseRow] | None = (),
 ) -> Screen:
     """What a terminal shows of a measured pool, or of several pools.
 
@@ -98,7 +98,7 @@ def room_screen(
         where: the game.
         rows: one for each group, or for each group and pool.
         responses: of one pool, its response matrix; it is shown where it fits.
-        trained: of one pool, how the trainings went.
+        trained: of one pool, how the trainings went; None: not said.
     """
     screen: list[ScreenTable | str] = []
     for row in rows:
@@ -114,7 +114,7 @@ def room_screen(
         matrix = [cell for cell in responses if (cell.group, cell.set) == (row.group, row.set)]
         if matrix and row.partners <= _MOST_PARTNERS:
             screen.append(_matrix_table(matrix))
-    return [*screen, *training_lines(trained)]
+    return [*screen, *(() if trained is None else training_lines(trained))]
 
 
 def _matrix_table(matrix: Sequence[ResponseRow]) -> ScreenTable:

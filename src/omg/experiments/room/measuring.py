@@ -53,6 +53,7 @@ from omg.training.team import load_player
 
 Say = Callable[[str], None]
 ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE = "room.csv", "responses.csv", "trained.csv", "told_apart.csv"
+TABLE_FILES = (ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE)
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ def write_room(folder: Path, found: MeasuredRoom) -> list[Path]:
     Raises:
         UserError: a file cannot be written.
     """
-    files = [folder / name for name in (ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE)]
+    files = [folder / name for name in TABLE_FILES]
     write_rows(files[1], found.responses, ResponseRow.names())
     write_rows(files[2], found.trained, TrainedResponseRow.names())
     write_rows(files[3], found.told_apart, ToldApartRow.names())

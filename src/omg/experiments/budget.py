@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 from omg.evaluation.budget import Marks, budget_rows
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import BudgetRow, BudgetScoreRow
-from omg.evaluation.tables import RoomRow
-from omg.experiments.room.keeping import room_folder
-from omg.experiments.room.measuring import ROOM_FILE
-from omg.pools import Pool
+from omg.experiments.room.reading import room_rows
 from omg.report.budget import budget_chapter
 from omg.report.chapters import Chapter
 
@@ -27,12 +24,9 @@ def budget_files(checked: CheckedPlan) -> tuple[Path, ...]:
 
 
 def room_marks(pool: Path, pool_set: str, metric: str) -> dict[str, Marks]:
-    """Group of teams -> floor, best fixed and ceiling with a set of a pool; nothing where no room was measured."""
-    file = room_folder(Pool.open(pool)) / ROOM_FILE
-    if not file.is_file():
-        return {}
-    rows = [row for row in read_rows(file, RoomRow) if row.set == pool_set and row.metric == metric]
-    return {row.group: Marks(row.floor, row.best_fixed, row.ceiling) for row in rows}
+    """Group of teams -> floor, best fixed, ceiling and optimum with a set of a pool; nothing where no room is known."""
+    rows = room_rows(pool, pool_set, metric)
+    return {row.group: Marks(row.floor, row.best_fixed, row.ceiling, row.exact) for row in rows}
 
 
 def write_budget_tables(checked: CheckedPlan, scores: Sequence[BudgetScoreRow]) -> None:

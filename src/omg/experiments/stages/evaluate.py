@@ -37,6 +37,7 @@ from omg.experiments.results import (
 )
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
+from omg.experiments.stages.room import RoomStage
 from omg.experiments.stages.train import TrainStage, steps_at
 from omg.pools import Pool
 from omg.pools.members import SetName
@@ -131,7 +132,9 @@ class EvaluateStage(Stage):
                 "lower_is_better": self.plan.report.lower_is_better,
             }
             files = table_files(self.checked)
-            tasks.append(Task(self.name, "tables", settings, files, self.write_tables, tuple(tasks), reported=True))
+            # What a score is worth shows in the room of the pool, where that is measured.
+            needs = (*tasks, *(earlier.of(RoomStage).values() if self.plan.evaluation.at else ()))
+            tasks.append(Task(self.name, "tables", settings, files, self.write_tables, needs, reported=True))
         if self.checked.self_play:
             needs = tuple(trained[label] for label in self.checked.self_play)
             files = self_play_files(self.checked)

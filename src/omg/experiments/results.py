@@ -31,6 +31,7 @@ from omg.experiments.budget import budget_chapters, budget_files, write_budget_t
 from omg.experiments.inference import offset_rows
 from omg.experiments.runs import known_runs
 from omg.experiments.stages.pool import dealt_words
+from omg.experiments.trials import trials_chapters
 from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
@@ -150,7 +151,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
-        chapters=budget_chapters(checked),
+        chapters=[*budget_chapters(checked), *trials_chapters(checked)],
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],

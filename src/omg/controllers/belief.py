@@ -33,6 +33,22 @@ ETA = 0.1
 """PLASTIC's: the most that one step can take from a partner's belief."""
 
 
+class BeliefKind(NamedTuple):
+    """A method that needs no training; see `BeliefPlayer`."""
+
+    plastic: bool
+    mixture: bool
+    summary: str
+
+
+BELIEFS: dict[str, BeliefKind] = {
+    "plastic": BeliefKind(True, False, "PLASTIC: its update, and the best response to the likeliest partner"),
+    "bayes": BeliefKind(False, False, "Bayes' rule, and the best response to the likeliest partner"),
+    "belief_mixture": BeliefKind(False, True, "Bayes' rule, and all best responses weighted by the belief"),
+}
+"""Words of `--belief` and of `evaluation.beliefs`."""
+
+
 class BeliefMemory(NamedTuple):
     """What is remembered between two steps; every leaf begins with the axis of games."""
 

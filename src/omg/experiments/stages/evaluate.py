@@ -22,6 +22,7 @@ from omg.evaluation.tables import (
     SetScoreRow,
     SetSummaryRow,
 )
+from omg.experiments.beliefs import belief_scores, check_beliefs
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.ledger import Task
@@ -62,6 +63,9 @@ class EvaluationSection(Section):
     which: Literal["last", "best"] = Field("last", description="Which agent of each training seed plays")
     untrained: bool = Field(True, description="Also evaluate the first agent as it is before training")
     scripted: list[str] = Field([], description="Scripted players to evaluate as well")
+    beliefs: list[str] = Field(
+        [], description="Methods to evaluate as well that need no training: plastic, bayes, belief_mixture"
+    )
     crossplay_episodes: int = Field(32, ge=0, description="Cross-play of the first set, episodes per pair; 0: none")
     inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
 
@@ -74,7 +78,7 @@ class EvaluationSection(Section):
         """Labels of everybody who is evaluated with teams, in the order of the tables."""
         if not self.plays_groups:
             return ()
-        return (*agents, *((UNTRAINED,) if self.untrained else ()), *self.scripted)
+        return (*agents, *((UNTRAINED,) if self.untrained else ()), *self.scripted, *self.beliefs)
 
 
 class EvaluateStage(Stage):
@@ -100,6 +104,9 @@ class EvaluateStage(Stage):
             if group not in known:
                 raise unknown_name(f"group (evaluation.groups) of a game with {seats} seats:", group, known)
         check_scripts("evaluation.scripted", section.scripted, checked.env)
+        check_beliefs("evaluation.beliefs", section.beliefs)
+        if section.beliefs and "training" not in pool.sets:
+            raise UserError("evaluation.beliefs: the pool has nobody in the set training to believe in.")
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:
@@ -194,9 +201,13 @@ class EvaluateStage(Stage):
         return load_contestants(label, run, self.plan.evaluation.which)
 
     def write_scores(self, label: str, file: Path) -> None:
-        """Plays one agent, or a script, with all teams."""
+        """Plays one agent, a script or a method that needs no training with all teams."""
         section = self.plan.evaluation
         games = (section.groups, section.episodes, section.seed)
+        if label in section.beliefs:
+            believed = belief_scores([label], self.arena, self.checked.first_config, section.sets, *games)
+            write_rows(file, believed, SetScoreRow.names())
+            return
         contestants = None if label in section.scripted else self._contestants(label)
         rows: list[SetScoreRow] = []
         for name in section.sets:

@@ -6,7 +6,6 @@ no memory, and whoever sees the same can tell what they will do.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from omg.controllers.scripted.base import ScriptedPlayer
+from omg.controllers.scripted.composing import EitherScript
 from omg.controllers.scripted.grid import (
     OTHERS,
     NearestScript,
@@ -41,33 +41,10 @@ class StayScript(ScriptedPlayer):
         return jnp.full(avail.shape[:-1], STAY, jnp.int32)
 
 
-class EitherScript(ScriptedPlayer):
-    """Acts like one player where something holds, and else like another."""
-
-    view: MapView = eqx.field(static=True)
-    where: ScriptedPlayer
-    """Acts where it holds."""
-    otherwise: ScriptedPlayer
-
-    @abstractmethod
-    def holds(self, obs: Array) -> Array:
-        """[N, m, O] -> [N, m] bool."""
-
-    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
-        """See `ScriptedPlayer.choose`."""
-        # Of two choices by the same key only one is ever heard.
-        yes, no = (player.choose(obs, avail, seats, key) for player in (self.where, self.otherwise))
-        return jnp.where(self.holds(obs), yes, no)
-
-    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
-        """See `ScriptedPlayer.probabilities`."""
-        yes, no = (player.probabilities(obs, avail, seats) for player in (self.where, self.otherwise))
-        return jnp.where(self.holds(obs)[..., None], yes, no)
-
-
 class AfterScript(EitherScript):
     """It holds from some step of the game on."""
 
+    view: MapView = eqx.field(static=True)
     steps: int = eqx.field(static=True)
     """Steps before it holds."""
     limit: int = eqx.field(static=True)
@@ -80,6 +57,8 @@ class AfterScript(EitherScript):
 
 class NearScript(EitherScript):
     """It holds while another player is within two steps, as if there were no obstacles."""
+
+    view: MapView = eqx.field(static=True)
 
     def holds(self, obs: Array) -> Array:
         """See `EitherScript.holds`."""
@@ -94,6 +73,7 @@ class NearScript(EitherScript):
 class BegunScript(EitherScript):
     """It holds once a piece of one kind is gone."""
 
+    view: MapView = eqx.field(static=True)
     piece: str = eqx.field(static=True)
     count: int = eqx.field(static=True)
     """How many there are at the start."""
@@ -107,7 +87,7 @@ class BegunScript(EitherScript):
 def _after(env: Any, later: ScriptedPlayer, before: ScriptedPlayer) -> AfterScript:
     """`before` in the first third of the game, rounded down but a step at least, and `later` from then on."""
     limit = env.args.episode_limit
-    return AfterScript(env.map_view, later, before, max(1, limit // _PARTS), limit)
+    return AfterScript(later, before, env.map_view, max(1, limit // _PARTS), limit)
 
 
 def nearest_prey(env: Any) -> NearestScript:
@@ -117,7 +97,7 @@ def nearest_prey(env: Any) -> NearestScript:
 
 def stag_in_company(env: Any) -> NearScript:
     """Hunts stags while another player is near, and hares while none is."""
-    return NearScript(env.map_view, nearest_stag(env), nearest_hare(env))
+    return NearScript(nearest_stag(env), nearest_hare(env), env.map_view)
 
 
 def joins_other(env: Any) -> NearestScript:
@@ -157,12 +137,12 @@ def never_then_drift(env: Any) -> AfterScript:
 
 def drift_in_return(env: Any) -> BegunScript:
     """Stays until somebody has shovelled a drift away, then shovels, too."""
-    return BegunScript(env.map_view, nearest_drift(env), StayScript(), "drift", env.args.drifts)
+    return BegunScript(nearest_drift(env), StayScript(), env.map_view, "drift", env.args.drifts)
 
 
 def drift_in_company(env: Any) -> NearScript:
     """Shovels while another player is near, and walks about while none is."""
-    return NearScript(env.map_view, nearest_drift(env), never_shovels(env))
+    return NearScript(nearest_drift(env), never_shovels(env), env.map_view)
 
 
 def north_drift(env: Any) -> NearestScript:

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from omg.controllers.scripted.drawing import AnyOfScript
+from omg.controllers.scripted.composing import AnyOfScript
 from omg.envs.toy_grid.env import BOTTOM, EAST, NORTH, SOUTH, TOP, WEST
 from omg.envs.toy_grid.players import path_probabilities, planned_goal
 

@@ -39,7 +39,7 @@ def pipeline(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Run a whole experiment: pool, prior, train, evaluate, adapt, report.
+    """Run a whole experiment: pool, room, prior, train, evaluate, adapt, report.
 
     Without a name the presets are listed. Further words change the plan: train.t_max=100000, agents.omg.lr=0.001.
     Repeat the command to continue: what is done is skipped, and what has changed is done again with all that depends

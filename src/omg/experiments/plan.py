@@ -29,6 +29,7 @@ from omg.experiments.stages.evaluate import EvaluateStage, EvaluationSection
 from omg.experiments.stages.pool import POOL_FOLDER, PoolSection, PoolStage, given_section
 from omg.experiments.stages.prior import PriorSection, PriorStage
 from omg.experiments.stages.report import ReportSection, ReportStage
+from omg.experiments.stages.room import RoomSection, RoomStage
 from omg.experiments.stages.train import AgentSection, TrainSection, TrainStage
 from omg.names import file_name, inside
 
@@ -62,6 +63,7 @@ class Plan(Section):
     name: str = Field(description="Name of the pipeline and of its folder")
     game: GameSection
     pool: Annotated[PoolSection, PoolStage]
+    room: Annotated[RoomSection | None, RoomStage] = None
     prior: Annotated[PriorSection | None, PriorStage] = None
     train: Annotated[TrainSection, TrainStage] = TrainSection()
     agents: dict[str, AgentSection] = Field(min_length=1, description="Label -> agent")

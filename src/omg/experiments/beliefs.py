@@ -13,10 +13,11 @@ from omg.config import Config
 from omg.controllers.base import Player
 from omg.controllers.belief import BELIEFS, belief_player
 from omg.envs import Env, EnvSpec
+from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.room import RESPONSE
-from omg.evaluation.tables import SetScoreRow
+from omg.evaluation.tables import AnswerRow, SetScoreRow
 from omg.experiments.evaluation import Arena
 from omg.experiments.room.keeping import find_response, folder_name
 from omg.experiments.room.matrix import MatrixGames, Responder, ResponseMatrix, player_of
@@ -38,6 +39,17 @@ class Answers:
     partners: tuple[Player, ...]
     responders: tuple[Responder, ...]
     """The answers, one for each partner; the same one may answer several."""
+    metric: str
+    means: tuple[float, ...]
+    """What each answer scores with its partner."""
+
+    def rows(self) -> list[AnswerRow]:
+        """A row for each partner."""
+        found = zip(self.names, self.responders, self.means, strict=True)
+        return [
+            AnswerRow(partner=name, answer=one.name, kind=one.kind, metric=self.metric, mean=mean)
+            for name, one, mean in found
+        ]
 
     def player(self, name: str) -> Player:
         """The player of a method of `BELIEFS`.
@@ -71,8 +83,10 @@ def find_answers(pool: Pool, env: Env, config: Config, say: Say = lambda message
         say: told what is done.
 
     Raises:
-        UserError: the pool has no training partners.
+        UserError: the pool has no training partners, or its game is no JAX program.
     """
+    if is_hosted(env):
+        raise UserError(f"{pool.path}: {pool.where} is no JAX program; beliefs are played in compiled games only.")
     rules = RoomRules()
     games = MatrixGames(room_metric(env, None), rules.episodes, tuple(group_names(env.spec.n_agents)[:1]), rules.seed)
     matrix = ResponseMatrix(pool, env, config, games)
@@ -90,6 +104,8 @@ def find_answers(pool: Pool, env: Env, config: Config, say: Say = lambda message
         names=tuple(member.name for member in members),
         partners=tuple(load_player(pool, member, config, env) for member in members),
         responders=tuple(best),
+        metric=games.metric,
+        means=tuple(scores[team][one.name] for team, one in zip(group.teams, best, strict=True)),
     )
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from omg.config import Config
+from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.rows import R, read_rows, write_rows
 from omg.evaluation.tables import (
+    AnswerRow,
     ComparisonRow,
     CrossPlayRow,
     MeasureRow,
@@ -22,7 +24,7 @@ from omg.evaluation.tables import (
     SetScoreRow,
     SetSummaryRow,
 )
-from omg.experiments.beliefs import belief_scores, check_beliefs
+from omg.experiments.beliefs import belief_scores, check_beliefs, find_answers
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.ledger import Task
@@ -35,8 +37,10 @@ from omg.experiments.results import (
     table_files,
     write_tables,
 )
+from omg.experiments.room import RoomRules, measure_room
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
+from omg.experiments.stages.room import RoomStage
 from omg.experiments.stages.train import TrainStage
 from omg.pools import Pool
 from omg.pools.members import SetName
@@ -107,13 +111,17 @@ class EvaluateStage(Stage):
         check_beliefs("evaluation.beliefs", section.beliefs)
         if section.beliefs and "training" not in pool.sets:
             raise UserError("evaluation.beliefs: the pool has nobody in the set training to believe in.")
+        if section.beliefs and is_hosted(checked.env):
+            raise UserError(f"evaluation.beliefs: {checked.env.spec.name} is no JAX program; give none.")
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         pool, trained = earlier.of(PoolStage)[""], earlier.of(TrainStage)
+        answers = self._answer_tasks(pool, earlier)
         tasks = [
-            *self._score_tasks(pool, trained),
+            *answers,
+            *self._score_tasks(pool, trained, answers),
             *self._cross_play_tasks(pool),
             *self._diagnostic_tasks(pool, trained),
         ]
@@ -143,7 +151,16 @@ class EvaluateStage(Stage):
             *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
         ]
 
-    def _score_tasks(self, pool: Task, trained: Mapping[str, Task]) -> list[Task]:
+    def _answer_tasks(self, pool: Task, earlier: Earlier) -> list[Task]:
+        if not self.checked.evaluated or not self.plan.evaluation.beliefs:
+            return []
+        room = self.plan.room
+        settings = {} if room is None else chosen(room, ("episodes", "seeds", "steps", "seed"))
+        file = evaluation_folder(self.checked) / "answers.csv"
+        needs = (pool, *earlier.of(RoomStage).values())
+        return [self._task("answers", settings, file, partial(self.write_answers, file), needs)]
+
+    def _score_tasks(self, pool: Task, trained: Mapping[str, Task], answers: Sequence[Task]) -> list[Task]:
         games = chosen(self.plan.evaluation, ("sets", "groups", "episodes", "seed", "which"))
         first = next(iter(trained.values()))
         tasks = []
@@ -153,7 +170,8 @@ class EvaluateStage(Stage):
             file = self._table(f"scores-{label}")
             work = partial(self.write_scores, label, file)
             settings = {"label": label, **games}
-            tasks.append(self._task(f"scores {label}", settings, file, work, with_pool(own, pool)))
+            needs = (*with_pool(own, pool), *(answers if label in self.plan.evaluation.beliefs else ()))
+            tasks.append(self._task(f"scores {label}", settings, file, work, needs))
         return tasks
 
     def _cross_play_tasks(self, pool: Task) -> list[Task]:
@@ -199,6 +217,15 @@ class EvaluateStage(Stage):
             return untrained(config, self.checked.env, partners)
         run = finished_run(self.checked.runs(label)).path
         return load_contestants(label, run, self.plan.evaluation.which)
+
+    def write_answers(self, file: Path) -> None:
+        """Finds the best answer to every training partner; with a section `room` some are trained for it."""
+        room = self.plan.room
+        if room is not None:
+            numbers = (room.episodes, room.seeds, room.steps, room.seed)
+            measure_room(self.checked.pool, RoomRules("training", None, *numbers))
+        answers = find_answers(self.arena.pool, self.arena.env, self.checked.first_config)
+        write_rows(file, answers.rows(), AnswerRow.names())
 
     def write_scores(self, label: str, file: Path) -> None:
         """Plays one agent, a script or a method that needs no training with all teams."""

@@ -16,7 +16,7 @@ from jax import Array
 
 from omg.components.selectors import greedy
 from omg.controllers.scripted.base import ScriptedPlayer
-from omg.envs.battle.observe import Layout
+from omg.envs.battle.observe import SIGHT_RANGE, Layout
 from omg.envs.battle.units import Matchup
 from omg.errors import UserError
 
@@ -25,6 +25,10 @@ _DISTANCE, _DX, _DY, _HEALTH, _SHIELD = 1, 2, 3, 4, 5
 _TARGET_SCORE = 4.0
 """Lifts every target above every step: steps score between -1 and 1."""
 _NEVER = -9.0
+_TOO_CLOSE = 4.0 / SIGHT_RANGE
+"""Enemies within this distance make a kiter step back: two thirds of the range within which targets can be chosen."""
+_HEALTHY = 0.5
+"""Share of its health above which a coward still shoots."""
 _TIE_WEIGHT = 1e-3
 """What distance counts beside health: it decides between equals only."""
 
@@ -55,6 +59,8 @@ class BattleLayout:
     """[seat][enemy]: marauders cannot shoot at medivacs, though SMAC lets them try."""
     is_healer: tuple[bool, ...]
     """[seat]."""
+    own_health: int | None
+    """Where the own health stands in an observation; None where it is not observed."""
     shows_health: bool
     enemy_shields: bool
 
@@ -65,14 +71,16 @@ def battle_layout(view: Layout) -> BattleLayout:
     enemies = Block(4 + (8 if args.obs_pathing_grid else 0), other.n, 4 + view.body_size(other, args.obs_all_health))
     friend_width = 4 + view.body_size(me, args.obs_all_health) + (view.n_actions if args.obs_last_action else 0)
     friends = Block(enemies.start + enemies.count * enemies.width, me.n - 1, friend_width)
+    own = friends.start + friends.count * friends.width
     after = view.body_size(me, args.obs_own_health) + (1 if args.obs_timestep_number else 0)
-    assert friends.start + friends.count * friends.width + after == view.obs_dim, "the observation has another layout"
+    assert own + after == view.obs_dim, "the observation has another layout"
     return BattleLayout(
         enemies=enemies,
         friends=friends,
         full_strength=tuple((unit.hp, unit.shield) for unit in other.units),
         can_hit=tuple(tuple(bool(hit) for hit in row) for row in Matchup(me, other).can_hit[..., 0]),
         is_healer=tuple(unit.heals for unit in me.units),
+        own_health=own if args.obs_own_health else None,
         shows_health=args.obs_all_health,
         enemy_shields=other.has_shields,
     )
@@ -106,13 +114,15 @@ class BattleScript(ScriptedPlayer):
         layout = self.layout
         enemies = layout.enemies.read(obs)
         can_hit = jnp.asarray(layout.can_hit)[seats]
-        distance = enemies[..., _DISTANCE]
-        value = -distance
-        if self.weakest_first:
-            value = -_TIE_WEIGHT * distance - self._strength(enemies)
-        targets = jnp.where(can_hit, _TARGET_SCORE + value, _NEVER)
+        targets = jnp.where(can_hit, _TARGET_SCORE + self._value(enemies), _NEVER)
         dx, dy = _towards_nearest(enemies, can_hit, otherwise=(1.0, 0.0))
         return _Intent(dx, dy, targets)
+
+    def _value(self, enemies: Array) -> Array:
+        """How good a target every enemy is, [N, m, enemies] between -2 and 0."""
+        if self.weakest_first:
+            return -_TIE_WEIGHT * enemies[..., _DISTANCE] - self._strength(enemies)
+        return -enemies[..., _DISTANCE]
 
     def _strength(self, enemies: Array) -> Array:
         """Health and shield left as a share of the strongest enemy's, [N, m, enemies]."""
@@ -134,6 +144,38 @@ class BattleScript(ScriptedPlayer):
             value -= patient[..., _HEALTH]
         dx, dy = _towards_nearest(friends, True, otherwise=(0.0, 0.0))
         return _Intent(dx, dy, _TARGET_SCORE + value)
+
+
+class FocusScript(BattleScript):
+    """Attacks the first living enemy within reach by number: all who do so shoot at the same one without a word."""
+
+    def _value(self, enemies: Array) -> Array:
+        return jnp.broadcast_to(-jnp.arange(self.layout.enemies.count) / self.layout.enemies.count, enemies.shape[:-1])
+
+
+class KiterScript(BattleScript):
+    """Steps back from an enemy that is close, and else attacks.
+
+    When its weapon is ready again no observation tells: how close the enemies are stands for it.
+    """
+
+    def _fight(self, obs: Array, seats: Array) -> _Intent:
+        plain, enemies = super()._fight(obs, seats), self.layout.enemies.read(obs)
+        distance = enemies[..., _DISTANCE]
+        close = jnp.any((distance > 0) & (distance < _TOO_CLOSE), axis=-1, keepdims=True)
+        dx, dy = _towards_nearest(enemies, True, otherwise=(0.0, 0.0))
+        back = _Intent(-dx, -dy, jnp.full_like(plain.targets, _NEVER))
+        return _Intent(*(jnp.where(close, away, usual) for away, usual in zip(back, plain, strict=True)))
+
+
+class CowardScript(BattleScript):
+    """Goes away from the nearest enemy in sight; attacks whom it can reach as long as it is healthy. Seeks nobody."""
+
+    def _fight(self, obs: Array, seats: Array) -> _Intent:
+        health = obs[..., self.layout.own_health, None]
+        dx, dy = _towards_nearest(self.layout.enemies.read(obs), True, otherwise=(0.0, 0.0))
+        targets = jnp.where(health > _HEALTHY, super()._fight(obs, seats).targets, _NEVER)
+        return _Intent(-dx, -dy, targets)
 
 
 class _Intent(NamedTuple):
@@ -182,3 +224,23 @@ def attack_weakest(env: Any) -> BattleScript:
 def stand(env: Any) -> BattleScript:
     """Stays where it is and attacks the nearest enemy that comes within reach."""
     return BattleScript(battle_layout(env.layout), walks=False)
+
+
+def focus_fire(env: Any) -> FocusScript:
+    """Attacks the enemy within reach that has the lowest number."""
+    return FocusScript(battle_layout(env.layout))
+
+
+def kiter(env: Any) -> KiterScript:
+    """Steps back from enemies within four cells, and attacks the nearest one while none is that close."""
+    return KiterScript(battle_layout(env.layout))
+
+
+def coward(env: Any) -> CowardScript:
+    """Keeps away from enemies; while it has more than half of its health it attacks those within reach."""
+    if not env.args.obs_own_health:
+        raise UserError(
+            "Script 'coward': got env_args.obs_own_health=False, but it must see its own health. "
+            "Allowed: env_args.obs_own_health=True, or the script kiter."
+        )
+    return CowardScript(battle_layout(env.layout))

@@ -93,7 +93,7 @@ def test_only_legal_actions_in_random_play_and_seats_are_played_one_by_one(name:
     assert {script: bool(legal.all()) for script, (legal, _) in checks.items()} == dict.fromkeys(players, True)
     if name == "sc2":
         without_chance = {script: bool(same.all()) for script, (_, same) in checks.items()}
-        assert without_chance == {script: script != "random" for script in players}
+        assert without_chance == {script: script not in ("random", "kiter") for script in players}
 
 
 # ------------------------------------------------------------------------------------------------ battles
@@ -119,24 +119,23 @@ def test_styles_of_marines():
     env, seen = marines()
     # Enemies 0 to 2 are 4, 3.2 and 4.5 cells from seat 0. Seat 1 sees enemy 2 far to the south-east, seat 2 nobody.
     assert choices("focus_fire", env, seen) == [ATTACK + 0, GO_SOUTH, GO_EAST]
-    assert choices("kiter", env, seen) == [GO_WEST, GO_SOUTH, GO_EAST]
     assert choices("coward", env, seen) == [ATTACK + 1, GO_NORTH, STOP]
+    kiting = [choices("kiter", env, seen, key=key) for key in range(12)]
+    assert {seats[0] for seats in kiting} == {ATTACK + 1, GO_WEST}
+    assert {tuple(seats[1:]) for seats in kiting} == {(GO_SOUTH, GO_EAST)}
+    view = whole_view(seen)
+    chances = build_scripted("kiter", env).probabilities(view.obs, view.avail, view.seats)[0]
+    assert (float(chances[0, ATTACK + 1]), float(chances[0, GO_WEST])) == (0.5, 0.5)
+    assert (float(chances[1, GO_SOUTH]), float(chances[2, GO_EAST])) == (1.0, 1.0)
 
 
-def test_kiters_shoot_from_afar_and_cowards_only_while_they_are_healthy():
+def test_cowards_shoot_only_while_they_are_healthy():
     env = Battle(BattleArgs(map_name="3m"))
     enemy = {0: {"x": 4.5, "y": 0.0}, 1: {"x": 0.0, "y": 5.0}, 2: {"x": 15.0, "y": 15.0}}
-    places = {0: {"x": 0.0, "y": 0.0}, 1: {"x": 0.0, "y": -4.0, "hp": 22.0}, 2: {"x": -15.5, "y": -15.5}}
-    seen = observed(env, places, enemy)
-    # Nobody is within four cells of seat 0; seat 1 is more than six from all and has half of its health left.
-    assert choices("kiter", env, seen) == [ATTACK + 0, GO_EAST, GO_EAST]
-    assert choices("coward", env, seen) == [ATTACK + 0, GO_WEST, STOP]
-    hurt = observed(env, places | {0: {"x": 0.0, "y": 0.0, "hp": 22.0}}, enemy)
-    assert choices("coward", env, hurt)[0] == GO_WEST
-    assert choices("kiter", env, hurt)[0] == ATTACK + 0
-    # Where there is no way back, a kiter stands.
-    corner = observed(env, {0: {"x": -15.9, "y": 0.0}}, {0: {"x": -13.0, "y": 0.0}})
-    assert choices("kiter", env, corner)[0] == STOP
+    places = {0: {"x": 0.0, "y": 0.0}, 1: {"x": 0.0, "y": -4.0}, 2: {"x": -15.5, "y": -15.5}}
+    assert choices("coward", env, observed(env, places, enemy)) == [ATTACK + 0, GO_WEST, STOP]
+    hurt = places | {0: {"x": 0.0, "y": 0.0, "hp": 22.0}}
+    assert choices("coward", env, observed(env, hurt, enemy))[0] == GO_WEST
 
 
 def test_steps_are_along_the_longer_axis_and_never_off_the_field():

@@ -55,7 +55,7 @@ SCRIPTED: Registry[_Build, ScriptTraits] = Registry(
                 "attack_weakest": "attacks the enemy with the least health left",
                 "stand": "stays where it is and attacks whoever comes",
                 "focus_fire": "attacks the enemy of the lowest number",
-                "kiter": "steps back from enemies that are close, else attacks",
+                "kiter": "attacks the nearest enemy and steps back in turn, by chance",
                 "coward": "keeps away from enemies, attacks while it is healthy",
             },
         ),

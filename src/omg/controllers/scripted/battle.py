@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from omg.components.selectors import greedy
 from omg.controllers.scripted.base import ScriptedPlayer
-from omg.envs.battle.observe import SIGHT_RANGE, Layout
+from omg.envs.battle.observe import Layout
 from omg.envs.battle.units import Matchup
 from omg.errors import UserError
 
@@ -25,8 +26,8 @@ _DISTANCE, _DX, _DY, _HEALTH, _SHIELD = 1, 2, 3, 4, 5
 _TARGET_SCORE = 4.0
 """Lifts every target above every step: steps score between -1 and 1."""
 _NEVER = -9.0
-_TOO_CLOSE = 4.0 / SIGHT_RANGE
-"""Enemies within this distance make a kiter step back: two thirds of the range within which targets can be chosen."""
+_STEPS_BACK = 0.5
+"""How often a kiter steps back from an enemy within reach."""
 _HEALTHY = 0.5
 """Share of its health above which a coward still shoots."""
 _TIE_WEIGHT = 1e-3
@@ -99,7 +100,10 @@ class BattleScript(ScriptedPlayer):
 
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`; chance plays no part."""
-        intent = self._fight(obs, seats)
+        return self._act(self._fight(obs, seats), obs, avail, seats)
+
+    def _act(self, intent: _Intent, obs: Array, avail: Array, seats: Array) -> Array:
+        """The legal action [N, m] that fits best what fighters want; healers heal."""
         if any(self.layout.is_healer):
             heals = jnp.asarray(self.layout.is_healer)[seats][..., None]
             pairs = zip(self._heal(obs, seats), intent, strict=True)
@@ -154,18 +158,29 @@ class FocusScript(BattleScript):
 
 
 class KiterScript(BattleScript):
-    """Steps back from an enemy that is close, and else attacks.
+    """Attacks the nearest enemy, and in half of the steps in which one is within reach steps back from it instead.
 
-    When its weapon is ready again no observation tells: how close the enemies are stands for it.
+    A weapon is ready again after about two steps. No observation tells when it is, so chance decides.
     """
 
-    def _fight(self, obs: Array, seats: Array) -> _Intent:
-        plain, enemies = super()._fight(obs, seats), self.layout.enemies.read(obs)
-        distance = enemies[..., _DISTANCE]
-        close = jnp.any((distance > 0) & (distance < _TOO_CLOSE), axis=-1, keepdims=True)
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """See `ScriptedPlayer.choose`."""
+        attack, back = self._either(obs, avail, seats)
+        return jnp.where(jax.random.bernoulli(key, _STEPS_BACK, attack.shape), back, attack)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`."""
+        attack, back = (jax.nn.one_hot(choice, avail.shape[-1]) for choice in self._either(obs, avail, seats))
+        return (1.0 - _STEPS_BACK) * attack + _STEPS_BACK * back
+
+    def _either(self, obs: Array, avail: Array, seats: Array) -> tuple[Array, Array]:
+        """What it does to attack and what to get away, each [N, m]; the same where nobody is within reach."""
+        plain, enemies = self._fight(obs, seats), self.layout.enemies.read(obs)
         dx, dy = _towards_nearest(enemies, True, otherwise=(0.0, 0.0))
-        back = _Intent(-dx, -dy, jnp.full_like(plain.targets, _NEVER))
-        return _Intent(*(jnp.where(close, away, usual) for away, usual in zip(back, plain, strict=True)))
+        away = _Intent(-dx, -dy, jnp.full_like(plain.targets, _NEVER))
+        reach = jnp.any(enemies[..., 0] > 0, axis=-1, keepdims=True)
+        intent = _Intent(*(jnp.where(reach, back, usual) for back, usual in zip(away, plain, strict=True)))
+        return self._act(plain, obs, avail, seats), self._act(intent, obs, avail, seats)
 
 
 class CowardScript(BattleScript):
@@ -232,7 +247,7 @@ def focus_fire(env: Any) -> FocusScript:
 
 
 def kiter(env: Any) -> KiterScript:
-    """Steps back from enemies within four cells, and attacks the nearest one while none is that close."""
+    """Attacks the nearest enemy, and steps back every now and then while one is within reach."""
     return KiterScript(battle_layout(env.layout))
 
 

@@ -50,7 +50,7 @@ def room(
         if pools.count(pool) > 1:
             raise UserError(f"POOL: got '{pool}' twice.")
 
-    from omg.experiments.room.measuring import RoomRules, default_folder, measure_room, pooled, write_room
+    from omg.experiments.room.measuring import MeasuredRoom, RoomRules, default_folder, measure_room, pooled, write_room
     from omg.pools import Pool
     from omg.report.room import plot_room, room_screen, write_room_page
 
@@ -67,8 +67,8 @@ def room(
     one = found[0] if len(found) == 1 else None
     rows = found[0].rows if one is not None else pooled(found)
     responses, trained = ((), ()) if one is None else (one.responses, one.trained)
-    files = write_room(folder, found[0]._replace(rows=rows, responses=list(responses), trained=list(trained)))
+    files = write_room(folder, found[0] if one is not None else MeasuredRoom(rows, [], [], []))
     figures = plot_room(folder, rows, responses)
     page = write_room_page(folder / "room.html", f"Room: {where.pop()}", rows, responses, trained)
-    print_screen(room_screen(Pool.open(pools[0]).where, rows, responses, trained))
+    print_screen(room_screen(Pool.open(pools[0]).where, rows, responses, None if one is None else trained))
     print_lines(f"Tables: {', '.join(map(str, files))}", f"Figures: {', '.join(map(str, figures))}", f"Page: {page}")

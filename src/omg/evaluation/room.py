@@ -42,6 +42,8 @@ FEWEST_TESTS = 6
 _SMALL_RISE = 0.01
 """Rises below this share of ceiling minus floor do not matter."""
 ALL_POOLS = "all"
+_KNOWN = ("told_apart", "told_share", "exact")
+"""Columns of a room that do not come from the response matrix."""
 
 
 def share_closed(score: float, best_fixed: float, ceiling: float) -> float:
@@ -186,6 +188,7 @@ def room_row(pool: str, which: str, group: str, metric: str, target: Responses, 
             **_ends("room", over_partners(gap)),
             **_ends("share", ratio_interval(gap[None], span, trained=False)),
             "mixture": float(mixture),
+            **dict.fromkeys(_KNOWN, math.nan),
         }
     )
 
@@ -205,7 +208,7 @@ def over_pools(rows: Sequence[RoomRow]) -> RoomRow:
         "pool": ALL_POOLS,
         "partners": sum(row.partners for row in rows),
         "best_fixed_is": " | ".join(names),
-        "mixture": float(np.mean([row.mixture for row in rows])),
+        **{name: float(np.mean([float(row[name]) for row in rows])) for name in ("mixture", *_KNOWN)},
     }
     return RoomRow.of({**first, **found, **own})
 

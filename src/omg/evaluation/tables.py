@@ -338,6 +338,9 @@ class RoomRow(TableRow):
     share_low: Field[float] = real("low", f"{_LOW} of the share", form="share")
     share_high: Field[float] = real("high", f"{_HIGH} of the share", form="share")
     mixture: Field[float] = real("mixture", "mean of the agent trained on the mixture; nan: none", form="score")
+    told_apart: Field[float] = real("told apart after", "steps until the true partner is 0.9 likely; nan: never")
+    told_share: Field[float] = real("told apart", "share of the games in which it comes to that; nan: not known")
+    exact: Field[float] = real("exact optimum", "return of the best answer to an unknown partner; nan: not computed")
 
 
 class ClosedRow(TableRow):
@@ -381,6 +384,7 @@ TABLES: dict[str, type[TableRow]] = {
     "room/room.csv": RoomRow,
     "room/responses.csv": ResponseRow,
     "room/trained.csv": TrainedResponseRow,
+    "room/told_apart.csv": ToldApartRow,
     "closed.csv": ClosedRow,
 }
 """File -> what its rows are."""

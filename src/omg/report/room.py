@@ -72,6 +72,12 @@ def room_lines(row: RoomRow) -> list[tuple[str, str, str]]:
     if not math.isnan(own):
         share = "" if math.isnan(closed) else f"; closes {closed:.2f} of the room"
         lines.append(("mixture", metric_words(row.metric).value(own), f"trained on the training partners{share}"))
+    if not math.isnan(row.exact):
+        lines.append(("exact optimum", f"{row.exact:.3f}", "return of the best answer to a partner who is not known"))
+    if not math.isnan(row.told_share):
+        after = "never" if math.isnan(row.told_apart) else f"{row.told_apart:.1f} steps"
+        whose = f"until the true partner has a posterior of 0.9, in {100 * row.told_share:.0f} % of the games"
+        lines.append(("told apart after", after, whose))
     return lines
 
 
@@ -84,7 +90,7 @@ def room_screen(
     where: str,
     rows: Sequence[RoomRow],
     responses: Sequence[ResponseRow] = (),
-    trained: Sequence[TrainedResponseRow] = (),
+    trained: Sequence[TrainedResponseRow] | None = (),
 ) -> Screen:
     """What a terminal shows of a measured pool, or of several pools.
 
@@ -92,7 +98,7 @@ def room_screen(
         where: the game.
         rows: one for each group, or for each group and pool.
         responses: of one pool, its response matrix; it is shown where it fits.
-        trained: of one pool, how the trainings went.
+        trained: of one pool, how the trainings went; None: not said.
     """
     screen: list[ScreenTable | str] = []
     for row in rows:
@@ -108,7 +114,7 @@ def room_screen(
         matrix = [cell for cell in responses if (cell.group, cell.set) == (row.group, row.set)]
         if matrix and row.partners <= _MOST_PARTNERS:
             screen.append(_matrix_table(matrix))
-    return [*screen, *training_lines(trained)]
+    return [*screen, *(() if trained is None else training_lines(trained))]
 
 
 def _matrix_table(matrix: Sequence[ResponseRow]) -> ScreenTable:

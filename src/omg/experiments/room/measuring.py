@@ -23,7 +23,7 @@ from omg.errors import UserError, unknown_name
 from omg.evaluation import Group, group_names
 from omg.evaluation.room import MIXTURE, RANDOM, RESPONSE, Responses, over_pools, room_row
 from omg.evaluation.rows import write_rows
-from omg.evaluation.tables import ResponseRow, RoomRow, TrainedResponseRow
+from omg.evaluation.tables import ResponseRow, RoomRow, ToldApartRow, TrainedResponseRow
 from omg.experiments.adaptation.responses import (
     BestResponses,
     Bounds,
@@ -41,6 +41,7 @@ from omg.experiments.room.keeping import (
     response_fingerprint,
     room_folder,
 )
+from omg.experiments.room.knowing import knowledge
 from omg.experiments.room.matrix import MatrixGames, Responder, ResponseMatrix, player_of
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool
@@ -51,7 +52,8 @@ from omg.training.program import Program
 from omg.training.team import load_player
 
 Say = Callable[[str], None]
-ROOM_FILE, RESPONSES_FILE, TRAINED_FILE = "room.csv", "responses.csv", "trained.csv"
+ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE = "room.csv", "responses.csv", "trained.csv", "told_apart.csv"
+TABLE_FILES = (ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE)
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class MeasuredRoom(NamedTuple):
     """One for each group."""
     responses: list[ResponseRow]
     trained: list[TrainedResponseRow]
+    told_apart: list[ToldApartRow]
 
 
 def measure_room(pool: str | Path, rules: RoomRules, say: Say = lambda message: None) -> MeasuredRoom:
@@ -155,8 +158,16 @@ class _Measurement:
         kept = self._train(rows)
         responders = [Responder(one.name, one.kind, one.kept.note.sha256, player_of(one.kept.load())) for one in kept]
         rows += [row for which in sets for row in self.matrix.rows(responders, which, self.say)]
-        found = [self._room(group, rows) for group in self.matrix.games.groups]
-        return MeasuredRoom(found, rows, [self._trained_row(one, rows) for one in kept])
+        found, told = [], []
+        for group in self.matrix.teams(self.rules.set):
+            row = self._room(group.name, rows)
+            players = {one.name: one.player for one in (*self.matrix.frozen, *responders)}
+            self.say("how soon partners can be told apart")
+            known = knowledge(self.matrix, self.rules.set, group, row.best_fixed_is, players[row.best_fixed_is])
+            row.told_apart, row.told_share, row.exact = known.steps, known.reached, known.exact
+            found.append(row)
+            told += known.rows
+        return MeasuredRoom(found, rows, [self._trained_row(one, rows) for one in kept], told)
 
     def _room(self, group: str, rows: Sequence[ResponseRow]) -> RoomRow:
         target, choice = (
@@ -311,14 +322,15 @@ def _bounds(rows: Sequence[ResponseRow], partner: str) -> tuple[float, float]:
 
 
 def write_room(folder: Path, found: MeasuredRoom) -> list[Path]:
-    """Writes `room.csv`, `responses.csv` and `trained.csv`; returns their paths.
+    """Writes `room.csv`, `responses.csv`, `trained.csv` and `told_apart.csv`; returns their paths.
 
     Raises:
         UserError: a file cannot be written.
     """
-    files = [folder / name for name in (ROOM_FILE, RESPONSES_FILE, TRAINED_FILE)]
+    files = [folder / name for name in TABLE_FILES]
     write_rows(files[1], found.responses, ResponseRow.names())
     write_rows(files[2], found.trained, TrainedResponseRow.names())
+    write_rows(files[3], found.told_apart, ToldApartRow.names())
     # The last: whoever finds it finds the others as well.
     write_rows(files[0], found.rows, RoomRow.names())
     return files

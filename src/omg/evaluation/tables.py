@@ -187,8 +187,7 @@ class AnswerRow(TableRow):
     """Who answers a partner that a belief is about."""
 
     partner: Field[str] = text("partner", "member of the training set")
-    answer: Field[str] = text("answer", "who does best with it, of everybody who may answer")
-    kind: Field[str] = text("kind", "`response`: trained for it; `member` of the pool; `script`")
+    answer: Field[str] = text("answer", "who does best with it: a response trained for it, a member or a script")
     metric: Field[str] = text("metric", "what counts")
     mean: Field[float] = real("{metric}", "of the answer with the partner, over the episodes", form="score")
 
@@ -385,7 +384,6 @@ TABLES: dict[str, type[TableRow]] = {
     "comparison.csv": ComparisonRow,
     "self_play.csv": SelfPlayRow,
     "crossplay.csv": CrossPlayRow,
-    "told_apart.csv": ToldApartRow,
     "answers.csv": AnswerRow,
     "versus.csv": DuelRow,
     "diagnostics.csv": MeasureRow,

@@ -46,10 +46,7 @@ class Answers:
     def rows(self) -> list[AnswerRow]:
         """A row for each partner."""
         found = zip(self.names, self.responders, self.means, strict=True)
-        return [
-            AnswerRow(partner=name, answer=one.name, kind=one.kind, metric=self.metric, mean=mean)
-            for name, one, mean in found
-        ]
+        return [AnswerRow(partner=name, answer=one.name, metric=self.metric, mean=mean) for name, one, mean in found]
 
     def player(self, name: str) -> Player:
         """The player of a method of `BELIEFS`.

@@ -27,7 +27,7 @@ from omg.evaluation.tables import (
 )
 from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
-from omg.experiments.budget import budget_chapters, budget_files, write_budget_tables
+from omg.experiments.budget import budget_chapters, budget_files, planned_answer, write_budget_tables
 from omg.experiments.inference import offset_rows
 from omg.experiments.runs import known_runs
 from omg.experiments.stages.pool import dealt_words
@@ -143,6 +143,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         checked.agent,
         checked.baselines,
         lower_is_better=_lower(checked),
+        lead=planned_answer(checked),
         question=checked.plan.report.question,
         names=checked.plan.report.names,
         curves=metrics,

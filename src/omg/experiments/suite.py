@@ -6,7 +6,7 @@ done at once and what is done is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -239,12 +239,15 @@ def _chosen(values: dict[str, object], methods: Sequence[str] | None) -> dict[st
     left = {label for label in agents if label not in methods}
     values = {**values, "agents": {label: own for label, own in agents.items() if label not in left}}
     if isinstance(report, Mapping):
-        baselines = report.get("baselines")
-        kept = [label for label in baselines if label not in left] if isinstance(baselines, list) else None
-        names = report.get("names")
-        shown = {label: name for label, name in names.items() if label not in left} if isinstance(names, Mapping) else {}
-        values["report"] = {**report, "baselines": kept, "names": shown}
+        values["report"] = {key: _without(own, left) for key, own in report.items()}
     return values
+
+
+def _without(value: object, labels: Collection[str]) -> object:
+    """A list or a mapping without some labels; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {label: own for label, own in value.items() if label not in labels}
+    return [label for label in value if label not in labels] if isinstance(value, list) else value
 
 
 def _entries(read: ReadSuite) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ _MOST_PARTNERS = 10
 """Widest response matrix that a terminal shows."""
 _MOST_NAMED = 6
 """Partners that a line names."""
-MEASURE_HINT = "The room of this pool is not measured: omg room {pool} says what there is to gain from knowing others."
+MEASURE_HINT = "Room: not measured. {command} says what there is to gain from knowing the others."
 
 SHARES = (
     ShownColumn(ClosedRow.agent),
@@ -49,7 +49,7 @@ def room_sentence(row: RoomRow) -> str:
         return f"There is room: {claim}; that is {share} of what lies above a random player ({words.bare(row.floor)})."
     return (
         f"There is little room: {claim}; that is {share} of what lies above a random player "
-        f"({words.bare(row.floor)}), and {LARGE:.0%} is wanted."
+        f"({words.bare(row.floor)}), and {100 * LARGE:.0f} % is wanted."
     )
 
 
@@ -181,11 +181,8 @@ def _where(row: ClosedRow) -> str:
 
 
 def closed_screen(rows: Sequence[ClosedRow], names: Mapping[str, str] | None = None) -> Screen:
-    """How much of the room agents close: first who is below best fixed, then the table."""
-    if not rows:
-        return ()
-    head, lines = table_of(rows, SHARES, names)
-    return [*below_lines(rows, names), ScreenTable("Share of the room closed", head, lines)]
+    """The table of how much of the room agents close; nothing without any."""
+    return [ScreenTable("Share of the room closed", *table_of(rows, SHARES, names))] if rows else ()
 
 
 @figure_style()

@@ -79,6 +79,8 @@ def response_config(env: Env, game: tuple[str, dict[str, Json]], games: int, *, 
         "env_args": game[1],
         "obs_is_state": obs_is_state,
         "obs_all_last_actions": True,
+        # What counts is what is earned until the limit, not what would come if the game went on.
+        "limit_is_end": True,
         "rnn_hidden_dim": width,
         "critic_hidden_dim": width,
         "lr": 0.001,

@@ -14,6 +14,7 @@ from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.tables import (
     TABLES,
+    ClosedRow,
     ComparisonRow,
     CrossPlayRow,
     EpisodeRow,
@@ -27,11 +28,14 @@ from omg.evaluation.tables import (
 from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.inference import offset_rows
+from omg.experiments.room.planned import CLOSED_FILE, closed_table, is_measured, planned_closed, room_chapters
+from omg.experiments.room.reading import unmeasured
 from omg.experiments.runs import known_runs
 from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
+from omg.report.room import below_lines
 from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
@@ -55,6 +59,7 @@ def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
     names = ["crossplay.csv"] if evaluation.plays_groups or evaluation.crossplay_episodes else []
     names += ["diagnostics.csv"] if evaluation.plays_groups or checked.with_models else []
     names += ["scores.csv", "summary.csv", "comparison.csv", "marl_eval.json"] if evaluation.plays_groups else []
+    names += [CLOSED_FILE] if is_measured(checked) else []
     return tuple(evaluation_folder(checked) / name for name in names)
 
 
@@ -117,6 +122,8 @@ def write_tables(
         write_rows(files["summary"], _summary(checked, played), SetSummaryRow.names())
         write_rows(files["comparison"], _comparison(checked, first), ComparisonRow.names())
         write_json(files["marl_eval"], _marl_eval(checked, first))
+    if "closed" in files:
+        write_rows(files["closed"], planned_closed(checked, first), ClosedRow.names())
 
 
 def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
@@ -141,6 +148,8 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
+        warnings=below_lines(closed_table(checked), checked.plan.report.names),
+        chapters=room_chapters(checked),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
@@ -241,6 +250,8 @@ def _draw(folder: Path, report: ReportInput) -> None:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
     if report.adaptation is not None:
         report.adaptation.plot(folder / "adaptation.png")
+    for chapter in report.chapters:
+        chapter.plot(folder / f"{file_name('chapter', chapter.title.lower().replace(' ', '_'))}.png")
     if report.offsets:
         plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 
@@ -262,6 +273,8 @@ def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
             f"Their first {plan.adaptation.episodes} episodes were played with {pool[plan.adaptation.set]} players of "
             f"the set {plan.adaptation.set}" + (" and further scripts." if plan.adaptation.players else ".")
         )
+    if not is_measured(checked) and plan.evaluation.plays_groups:
+        lines.append(unmeasured(checked.pool.name, first))
     return [
         *lines,
         "Wall time: " + ", ".join(f"{stage} {_duration(value)}" for stage, value in seconds.items()) + ".",

@@ -77,6 +77,10 @@ class ReportInput:
     """Columns of `OffsetRow`."""
     diagnostics: Sequence[Row] = ()
     """Columns of `MeasureRow`; ends of an interval that are None or NaN: there is none."""
+    warnings: Sequence[str] = ()
+    """Sentences that must be read before the answer."""
+    chapters: Sequence[Chapter] = ()
+    """Further parts, which stand before who is better."""
     adaptation: Chapter | None = None
     """First episodes with new co-players."""
     commands: Sequence[str] = ()
@@ -135,6 +139,7 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     """Writes the sentences and tables of the report, without its figures, as Markdown."""
     _require(report)
     parts = [f"# {markdown_text(report.title)}", f"## {markdown_text(report.question)}"]
+    parts += [f"**{markdown_text(line)}**" for line in report.warnings]
     for answer in answers(report.comparison, report.names):
         parts.append(f"**{answer.word}.** {markdown_text(answer.headline)}")
         parts.append("\n".join(f"- {markdown_text(sentence)}" for sentence in answer.sentences))
@@ -143,6 +148,7 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     for group in _groups(report):
         parts.append(f"### {markdown_text(group_name(group))}")
         parts.append(markdown_table(*_score_table(report, group)))
+    parts += [part for chapter in report.chapters for part in chapter.markdown()]
     parts += ["## Differences", markdown_table(*_difference_table(report))]
     if report.self_play:
         table = markdown_table(*self_play_table(self_play_summary(report.self_play), names=report.names))
@@ -161,7 +167,8 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
 
 def _body(report: ReportInput) -> str:
     _require(report)
-    sections = [_verdict_section(report), _scores_section(report), _differences_section(report)]
+    further = [_section(chapter.title, chapter.html(_colours(report))) for chapter in report.chapters]
+    sections = [_verdict_section(report), _scores_section(report), *further, _differences_section(report)]
     sections += [_self_play_section(report), _curves_section(report), _cross_play_section(report)]
     sections += [_adaptation_section(report), _diagnostics_section(report)]
     sections += [_reading_section(report), _run_section(report)]
@@ -173,6 +180,7 @@ def _verdict_section(report: ReportInput) -> str:
     parts = [
         f"<h1>{html_text(report.title)}</h1>",
         f'<p class="question">{html_text(report.question)}</p>',
+        *(f"<p><strong>{html_text(line)}</strong></p>" for line in report.warnings),
         f'<p class="answer">{badge(first.word)} {html_text(first.headline)}</p>',
         _list(first.sentences),
     ]

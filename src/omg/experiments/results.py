@@ -12,6 +12,7 @@ from omg.components.files import write_json
 from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.suite_tables import BudgetScoreRow
 from omg.evaluation.tables import (
     TABLES,
     ClosedRow,
@@ -27,15 +28,16 @@ from omg.evaluation.tables import (
 )
 from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
+from omg.experiments.budget import budget_chapters, budget_files, write_budget_tables
 from omg.experiments.inference import offset_rows
-from omg.experiments.room.planned import CLOSED_FILE, closed_table, is_measured, planned_closed, room_chapters
+from omg.experiments.room.planned import CLOSED_FILE, below_best_fixed, is_measured, planned_closed, room_chapters
 from omg.experiments.room.reading import unmeasured
 from omg.experiments.runs import known_runs
+from omg.experiments.stages.pool import dealt_words
 from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
 from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
-from omg.report.room import below_lines
 from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
@@ -60,7 +62,7 @@ def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
     names += ["diagnostics.csv"] if evaluation.plays_groups or checked.with_models else []
     names += ["scores.csv", "summary.csv", "comparison.csv", "marl_eval.json"] if evaluation.plays_groups else []
     names += [CLOSED_FILE] if is_measured(checked) else []
-    return tuple(evaluation_folder(checked) / name for name in names)
+    return (*(evaluation_folder(checked) / name for name in names), *budget_files(checked))
 
 
 def self_play_files(checked: CheckedPlan) -> tuple[Path, Path]:
@@ -99,7 +101,11 @@ def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
 
 
 def write_tables(
-    checked: CheckedPlan, scores: Sequence[Row], cross_play: Sequence[Row], measures: Sequence[Row]
+    checked: CheckedPlan,
+    scores: Sequence[Row],
+    cross_play: Sequence[Row],
+    measures: Sequence[Row],
+    budget: Sequence[BudgetScoreRow] = (),
 ) -> None:
     """Writes all tables of the evaluation.
 
@@ -108,6 +114,7 @@ def write_tables(
         scores: columns of `SetScoreRow`; none without groups of teams.
         cross_play: of the pool's members, columns of `CrossPlayRow`.
         measures: of all agents, columns of `MeasureRow`.
+        budget: of agents after shares of their training.
     """
     files = {path.stem: path for path in table_files(checked)}
     played = [SetScoreRow.of(row) for row in scores]
@@ -124,6 +131,7 @@ def write_tables(
         write_json(files["marl_eval"], _marl_eval(checked, first))
     if "closed" in files:
         write_rows(files["closed"], planned_closed(checked, first), ClosedRow.names())
+    write_budget_tables(checked, budget)
 
 
 def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
@@ -148,8 +156,8 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
-        warnings=below_lines(closed_table(checked), checked.plan.report.names),
-        chapters=room_chapters(checked),
+        warnings=below_best_fixed(checked),
+        chapters=(*room_chapters(checked), *budget_chapters(checked)),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
@@ -259,7 +267,7 @@ def _draw(folder: Path, report: ReportInput) -> None:
 def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
     plan = checked.plan
     pool = {name: sum(numbers.values()) for name, numbers in plan.pool.counts.items()}
-    for name in plan.pool.scripted.values():
+    for name in plan.pool.scripts.values():
         pool[name] = pool.get(name, 0) + 1
     first = plan.evaluation.sets[0]
     lines = [_trained_words(checked, pool.get("training", 0))]
@@ -275,6 +283,8 @@ def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
         )
     if not is_measured(checked) and plan.evaluation.plays_groups:
         lines.append(unmeasured(checked.pool.name, first))
+    if plan.pool.kinds is not None:
+        lines.append(f"Partners: {dealt_words(plan.pool)}.")
     return [
         *lines,
         "Wall time: " + ", ".join(f"{stage} {_duration(value)}" for stage, value in seconds.items()) + ".",

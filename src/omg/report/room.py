@@ -254,7 +254,7 @@ def room_chapter(
         lambda colours: draw_room(rows, names, closed, colours),
         "floor, best fixed and ceiling, with the means of the agents",
         "From the floor (a random player) over the best fixed player to the ceiling (the best responder to each team).",
-        " ".join([*below_lines(closed, names), *map(room_sentence, rows)]),
+        " ".join(map(room_sentence, rows)),
         "Share closed: 0 is the best fixed player, 1 the best responder to each team.",
         *table_of(closed, SHARES, names),
     )

@@ -12,7 +12,7 @@ from omg.evaluation.tables import ClosedRow, RoomRow, ScoreRow
 from omg.experiments.room.keeping import ROOM, ROOM_FILE
 from omg.experiments.room.reading import closed_of, room_rows
 from omg.report.chapters import Chapter
-from omg.report.room import room_chapter
+from omg.report.room import below_lines, room_chapter
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
@@ -50,6 +50,12 @@ def closed_table(checked: CheckedPlan) -> list[ClosedRow]:
     """The same once it was written; nothing without a room."""
     file = closed_file(checked)
     return read_rows(file, ClosedRow) if is_measured(checked) and file.is_file() else []
+
+
+def below_best_fixed(checked: CheckedPlan) -> list[str]:
+    """One line for every agent of the plan that ends below best fixed; who was not trained is not expected to do so."""
+    learned = [row for row in closed_table(checked) if row.agent in checked.agents]
+    return below_lines(learned, checked.plan.report.names)
 
 
 def planned_room(checked: CheckedPlan) -> list[RoomRow]:

@@ -85,9 +85,8 @@ def find_answers(pool: Pool, env: Env, config: Config, say: Say = lambda message
     if is_hosted(env):
         raise UserError(f"{pool.path}: {pool.where} is no JAX program; beliefs are played in compiled games only.")
     rules = RoomRules()
-    games = MatrixGames(
-        room_metric(env.spec, None), rules.episodes, tuple(group_names(env.spec.n_agents)[:1]), rules.seed
-    )
+    groups = tuple(group_names(env.spec.n_agents)[:1])
+    games = MatrixGames(room_metric(env.spec, None), rules.episodes, groups, rules.seed)
     matrix = ResponseMatrix(pool, env, config, games)
     members = pool.members(_TRAINING)
     (group,) = matrix.teams(_TRAINING)

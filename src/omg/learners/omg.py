@@ -42,7 +42,7 @@ class OMGLearner(SubgoalLearner, QLearner):
         self.keeps_inferred = config.omg_bootstrap == "same"
 
     def _training(self) -> SubgoalTraining[QState]:
-        return SubgoalTraining(self.config, self.candidate_values)
+        return SubgoalTraining(self.config, self.spec, self.candidate_values)
 
     def candidate_values(
         self, state: QState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

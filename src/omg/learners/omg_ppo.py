@@ -23,7 +23,7 @@ class OMGPPOLearner(SubgoalLearner, PPOLearner):
     training: SubgoalTraining[PPOState]
 
     def _training(self) -> SubgoalTraining[PPOState]:
-        return SubgoalTraining(self.config, self.candidate_values)
+        return SubgoalTraining(self.config, self.spec, self.candidate_values)
 
     def candidate_values(
         self, state: PPOState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

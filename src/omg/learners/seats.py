@@ -24,6 +24,7 @@ from jax import Array
 from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats, viewed_slots
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.others import steps_of_others
 from omg.controllers.reading import Reading, SeatViews
 from omg.learners.base import Kept
 from omg.modules.opponent_models.base import OpponentModel
@@ -120,8 +121,11 @@ class SeatLearner(Generic[State]):
         # Whoever has all seats reads them in their order; where the team begins then says nothing.
         self.team = None if self.seats == spec.n_agents else team
         self.partners = partners
-        stores_all = self.team is None or config.model_part.stores_others
-        self.kept = Kept(None if stores_all else self.seats, state=self.team is None or self.needs_state())
+        others = steps_of_others(spec) if config.subgoal_of == "others" else None
+        seen_by_others = config.model_part.stores_others or (others is not None and not others.reads_state)
+        of_state = self.needs_state() or (others is not None and others.reads_state)
+        stores_all = self.team is None or seen_by_others
+        self.kept = Kept(None if stores_all else self.seats, state=self.team is None or of_state)
         self.examines = False
         self.controls: tuple[str, ...] = () if self.team is None or config.model_part.absent else ("zero", "shuffled")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from omg.config import Config, change_config
@@ -10,7 +11,7 @@ from omg.experiments.ledger import Task
 from omg.experiments.prior import DEFAULTS, prior_config
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
-from omg.pools import PRIOR_FOLDER
+from omg.pools import prior_folder
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
@@ -48,14 +49,33 @@ class PriorStage(Stage):
         section = self.plan.prior
         if section is None:
             return []
-        where = self.checked.runs(PRIOR_LABEL)
-        makes, pool = (where, self.checked.pool / PRIOR_FOLDER), earlier.of(PoolStage)[""]
-        settings = section.fingerprinted()
-        return [Task(self.name, "", settings, makes, self.train, (pool,), costly=True, apart=True)]
+        pool, settings = earlier.of(PoolStage)[""], section.fingerprinted()
+        given = str(section.settings.get("subgoal_of", "view"))
+        # One for the section as it is written, and one for agents whose subgoals stand for something else.
+        wanted = {
+            self.checked.agents[label].subgoal_of for label in self.checked.agents if self.checked.uses_prior(label)
+        }
+        return [
+            Task(
+                self.name,
+                "" if kind == given else kind,
+                settings if kind == given else {**settings, "subgoal_of": kind},
+                (self.checked.runs(_label(kind, given)), self.checked.pool / prior_folder(kind)),
+                partial(self.train, kind, given),
+                (pool,),
+                costly=True,
+                apart=True,
+            )
+            for kind in (given, *sorted(wanted - {given}))
+        ]
 
-    def train(self) -> None:
-        """Brings the prior's run to its end."""
+    def train(self, kind: str, given: str) -> None:
+        """Brings the run of a prior of such subgoals to its end; `given` is the kind that the section asks for."""
         assert self.plan.prior is not None
-        where = self.checked.runs(PRIOR_LABEL)
-        config = prior_config(self.checked.pool, self.plan.prior.settings)
+        where = self.checked.runs(_label(kind, given))
+        config = prior_config(self.checked.pool, {**self.plan.prior.settings, "subgoal_of": kind})
         self.place.finish(where, lambda: change_config(config, local_results_path=str(where)))
+
+
+def _label(kind: str, given: str) -> str:
+    return PRIOR_LABEL if kind == given else f"{PRIOR_LABEL}_{kind}"

@@ -177,6 +177,18 @@ def test_other_commands_refuse_in_the_same_way(
     assert api.calls == []
 
 
+@pytest.mark.parametrize("words", [["export", "a\0b", "--to", "onnx"], ["train", "--config=\0"], ["\0"]])
+def test_nul_bytes_are_refused_before_anybody_looks_for_such_a_file(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "\\0" in err
+    assert "no NUL bytes" in err
+
+
 def test_errors_of_the_api_are_one_line_too(
     api: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

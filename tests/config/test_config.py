@@ -219,7 +219,8 @@ def test_accepted_values(key: str, given_value: Any, value: Any) -> None:
             "env",
             "sc3",
             "Unknown environment (key env) 'sc3'. Did you mean 'sc2'? "
-            "Allowed: foraging, gymma, jaxmarl, pettingzoo, predator_prey, sc2, snowdrift, stag_hunt, toy_grid.",
+            "Allowed: foraging, gymma, jaxmarl, pettingzoo, predator_prey, rendezvous, sc2, snowdrift, stag_hunt, "
+            "toy_grid.",
         ),
         ("env", [1], "Unknown environment (key env) '[1]'."),
         ("lrr", 1, "Unknown key 'lrr'. Did you mean 'lr'? `omg config` lists all keys with their help."),

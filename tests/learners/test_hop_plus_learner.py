@@ -30,11 +30,11 @@ SMALL: dict[str, Any] = {
 KEY = jax.random.PRNGKey(4)
 
 
-def learner(name: str = "hop_plus", team: TeamDraw | None = None, **changes: Any) -> HOPPlusLearner:
+def learner(
+    name: str = "hop_plus", team: TeamDraw | None = None, learns_prior: bool = True, **changes: Any
+) -> HOPPlusLearner:
     config = resolve(name, "stag_hunt", {**SMALL, "env_args": GAME, **changes}).config
-    made = HOPPlusLearner(config, make_env("stag_hunt", **GAME).spec, team, 2 if team else 0)
-    made.learns_prior = True
-    return made
+    return HOPPlusLearner(config, make_env("stag_hunt", **GAME).spec, team, 2 if team else 0, learns_prior)
 
 
 @cache
@@ -209,8 +209,7 @@ def test_updates_lower_all_losses() -> None:
 
 
 def test_a_given_prior_stays_as_it_is() -> None:
-    made = learner(hop_symmetries=True)
-    made.learns_prior = False
+    made = learner(hop_symmetries=True, learns_prior=False)
     state = jax.eval_shape(made.init, KEY)
     assert state.model_opt_state[0].mu[1] is None
     batch = made.keep(episodes())

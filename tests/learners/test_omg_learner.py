@@ -46,8 +46,9 @@ D, H = 3, 3
 KEY = jax.random.key(11)
 
 
-def build(team: TeamDraw | None = None, **changes: Any) -> OMGLearner:
-    learner = build_learner(config(am_model="omg_am", learner="omg_learner", **changes), SPEC, team, PARTNERS)
+def build(team: TeamDraw | None = None, learns_prior: bool = False, **changes: Any) -> OMGLearner:
+    settings = config(am_model="omg_am", learner="omg_learner", **changes)
+    learner = build_learner(settings, SPEC, team, PARTNERS, learns_prior=learns_prior)
     assert isinstance(learner, OMGLearner)
     return learner
 
@@ -361,8 +362,7 @@ def test_q_loss_equals_carrying_the_state_by_hand(case: str):
 
 
 def test_without_a_given_prior_it_is_learned_along():
-    learner = build(ONE_SEAT, subgoal_mode="next")
-    learner.learns_prior = True
+    learner = build(ONE_SEAT, learns_prior=True, subgoal_mode="next")
     state, batch = drawn_state(learner), data(learner)
     # One feature never changes, as in games where a unit type is missing.
     batch = batch._replace(obs=batch.obs * np.array([1, 1, 0, 1], np.float32) + np.array([0, 0, 0.5, 0], np.float32))

@@ -107,7 +107,9 @@ def test_every_algorithm_and_every_game_runs(algorithm: str, env: str, asked: se
 
     What is asked of the configuration meanwhile are the keys of the chosen parts, all of them and no others.
     """
-    settings: dict[str, Any] = {"env_args.episode_limit": 8, "seeds": 2, "buffer_size": 64}
+    # The length of rendezvous follows from its rounds.
+    short = "env_args.rounds" if env == "rendezvous" else "env_args.episode_limit"
+    settings: dict[str, Any] = {short: 8, "seeds": 2, "buffer_size": 64}
     if env == "sc2":
         settings["env_args.map_name"] = "2m_vs_1z"
     config, _ = adjust(resolve(algorithm, env, settings).config, has_gpu=False)

@@ -169,6 +169,10 @@ def command_names() -> list[str]:
 
 def _check_command(words: Sequence[str]) -> None:
     for before, word in pairwise(["", *words]):
+        # No file can be called that, and the libraries that look for one fail each in a way of its own.
+        if "\0" in word:
+            shown = word.replace("\0", "\\0")
+            raise UserError(f"Cannot read '{shown}': a word of the command line has no NUL bytes.")
         # An empty path would be the folder one is in, which nobody means by it.
         if (word == "" and (before in _PATHS or not before.startswith("-"))) or word in {f"{name}=" for name in _PATHS}:
             raise UserError(f"Cannot read an empty word{f' behind {before}' if before else ''}. Leave it out.")

@@ -53,12 +53,8 @@ def pretrain(
     folder = RunFolder.open(run.folder)
     config = folder.config()
     _print_measures(run, config.subgoal_dim)
-    where = (
-        f"Prior: {pool / prior_folder(config.subgoal_of)}",
-        f"and {folder.agent(config.seed, 'last')}",
-        f"Run folder: {run.folder}",
-    )
-    print_lines(*where)
+    beside = pool / prior_folder(config.subgoal_of)
+    print_lines(f"Prior: {beside}", f"and {folder.agent(config.seed, 'last')}", f"Run folder: {run.folder}")
     if run.status == "interrupted" or run.signal is not None:
         raise typer.Exit(exit_code(run.signal))
 

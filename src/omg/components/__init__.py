@@ -1,7 +1,8 @@
 """Parts shared by all algorithms: episode data, replay, schedules, action selectors.
 
-A new selector is a function `(values, avail, key, epsilon) -> actions` in `selectors.py` and a line in SELECTORS; a
-new schedule is a function `(t_env, start, finish, steps) -> value` in `counts.py` and a line in SCHEDULES.
+A new selector is a function `(values, avail, key, epsilon) -> actions` in `selectors.py`, a line in SELECTORS, and
+one in SELECTOR_CHANCES for the probabilities it draws with; a new schedule is a function
+`(t_env, start, finish, steps) -> value` in `counts.py` and a line in SCHEDULES.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from omg.components.episode_batch import (
 __all__ = [
     "SCHEDULES",
     "SELECTORS",
+    "SELECTOR_CHANCES",
     "Count",
     "EpisodeBatch",
     "Number",
@@ -53,6 +55,14 @@ SELECTORS: dict[str, Selector] = {
     "multinomial_late_mask": selectors.multinomial_late_mask,
     "softmax": selectors.softmax,
 }
+
+SELECTOR_CHANCES: dict[str, Callable[[Array, Array], Array]] = {
+    "epsilon_greedy": selectors.greedy_chances,
+    "multinomial": selectors.legal_softmax,
+    "multinomial_late_mask": selectors.late_mask_chances,
+    "softmax": selectors.legal_softmax,
+}
+"""Selector -> the probabilities it draws with where epsilon is 0: values [..., U] and avail -> [..., U] float32."""
 
 
 def selector_name(action_selector: str, mask_before_softmax: bool) -> str:

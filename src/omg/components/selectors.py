@@ -58,8 +58,7 @@ def multinomial(values: Array, avail: Array, key: Array, epsilon: Array | float)
     Returns:
         [...] int32.
     """
-    legal = avail.astype(jnp.float32)
-    floor = legal / jnp.maximum(legal.sum(axis=-1, keepdims=True), 1.0)
+    floor = legal_chances(avail)
     weight = jnp.asarray(epsilon, jnp.float32)[..., None]
     return _draw((1.0 - weight) * legal_softmax(values, avail) + weight * floor, _uniform(key, avail))
 
@@ -98,6 +97,23 @@ def softmax(values: Array, avail: Array, key: Array, epsilon: Array | float) -> 
     """Samples from the softmax of legal logits; `epsilon` is not used. Arguments as in `multinomial`."""
     del epsilon
     return _draw(legal_softmax(values, avail), _uniform(key, avail))
+
+
+def greedy_chances(values: Array, avail: Array) -> Array:
+    """What `epsilon_greedy` draws with where epsilon is 0: all on the best legal action, [..., U] float32."""
+    return jax.nn.one_hot(greedy(values, avail), avail.shape[-1])
+
+
+def late_mask_chances(values: Array, avail: Array) -> Array:
+    """What `multinomial_late_mask` draws with where epsilon is 0: [..., U] float32."""
+    weights = jnp.where(avail, jax.nn.softmax(values, axis=-1), 0.0)
+    return weights / jnp.maximum(weights.sum(axis=-1, keepdims=True), jnp.finfo(jnp.float32).tiny)
+
+
+def legal_chances(avail: Array) -> Array:
+    """What `random_legal` draws with: [..., U] bool -> [..., U] float32, zeros in a row without a legal action."""
+    legal = avail.astype(jnp.float32)
+    return legal / jnp.maximum(legal.sum(axis=-1, keepdims=True), 1.0)
 
 
 def random_legal(avail: Array, key: Array) -> Array:

@@ -71,7 +71,15 @@ class AdaptedMAC(eqx.Module):
         self, view: PlayerView, memory: SeatMemory, key: Array, epsilon: Array | float
     ) -> tuple[Array, SeatMemory, dict[str, Array]]:
         """See `Player.act_seats`; the state is not looked at."""
-        return self.mac.act_seats(view._replace(obs=self.adapter(view.obs, view.seats)), memory, key, epsilon)
+        return self.mac.act_seats(self._estimated(view), memory, key, epsilon)
+
+    def chances(self, view: PlayerView, memory: SeatMemory) -> tuple[Array, SeatMemory]:
+        """See `Likely.chances`."""
+        return self.mac.chances(self._estimated(view), memory)
+
+    def _estimated(self, view: PlayerView) -> PlayerView:
+        """The view with estimates of the state in the place of observations."""
+        return view._replace(obs=self.adapter(view.obs, view.seats))
 
 
 def adapt_mac(mac: BasicMAC, adapter: ObsAdapter) -> AdaptedMAC:

@@ -123,6 +123,24 @@ class Foreseeing(Protocol):
 
 
 @runtime_checkable
+class Likely(Protocol):
+    """A player whose chances are known: how likely it is to do what it does not do as well as what it does."""
+
+    def chances(self, view: PlayerView, memory: Memory) -> tuple[Array, Memory]:
+        """How likely each action is when the player acts with epsilon 0, as it does when it is tested.
+
+        Args:
+            view: What is known now.
+            memory: From `initial_seats` or from the call before.
+
+        Returns:
+            Probabilities [N, m, U] float32, and the memory after the step, which is the same whatever is drawn: of what
+            was done the next view tells.
+        """
+        ...
+
+
+@runtime_checkable
 class ModelsOthers(Protocol):
     """A player that may have an opponent model."""
 

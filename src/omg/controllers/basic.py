@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components import SELECTORS, selector_name
+from omg.components import SELECTOR_CHANCES, SELECTORS, selector_name
 from omg.controllers.base import PlayerView
 from omg.controllers.others import steps_of_others
 from omg.controllers.reading import Reading
@@ -58,7 +58,7 @@ class AllSeatsMemory(NamedTuple):
 class BasicMAC(eqx.Module):
     """The agent, its opponent model and how outputs become actions. Everything that changes by learning is in here.
 
-    Satisfies `base.Policy` (it has all seats) and `base.Player` (it has some).
+    Satisfies `base.Policy` (it has all seats), `base.Player` (it has some) and `base.Likely`.
     """
 
     agent: AgentNetwork
@@ -106,21 +106,34 @@ class BasicMAC(eqx.Module):
         """See `Player.act_seats`; stores what the opponent model infers."""
         return self._act(view, memory, key, epsilon, everywhere=False)
 
+    def chances(self, view: PlayerView, memory: SeatMemory) -> tuple[Array, SeatMemory]:
+        """See `Likely.chances`: what the selector draws with. Features are never drawn, as in tests."""
+        values, kept, _ = self._outputs(view, memory, None, everywhere=False)
+        return SELECTOR_CHANCES[self.selector](values, view.avail), kept
+
     def _act(
         self, view: PlayerView, memory: SeatMemory, key: Array, epsilon: Array | float, *, everywhere: bool
     ) -> tuple[Array, SeatMemory, dict[str, Array]]:
+        model_key = None
+        if self.opponent_model is not None and self.sampling:
+            key, model_key = jax.random.split(key)
+        values, kept, record = self._outputs(view, memory, model_key, everywhere=everywhere)
+        return SELECTORS[self.selector](values, view.avail, key, epsilon), kept, record
+
+    def _outputs(
+        self, view: PlayerView, memory: SeatMemory, model_key: Array | None, *, everywhere: bool
+    ) -> tuple[Array, SeatMemory, dict[str, Array]]:
+        """What the network says of every action [N, m, U], the new memory, and what the opponent model infers."""
         agent, model, reading = self.agent, self.opponent_model, self.reading
         views = reading.step(view, everywhere=everywhere)
         inferred, remembered, record = None, memory.model, dict[str, Array]()
         if model is not None:
-            key, model_key = jax.random.split(key) if self.sampling else (key, None)
             inferred, remembered, record = model.infer(views.model_inputs(), remembered, model_key)
             inferred = reading.control(inferred if memory.given is None else memory.given)
         features = reading.features(model, views, inferred)
         gates_in = agent.embed(views.seen, views.own_last, features, views.seats)
         hidden = agent.step(gates_in, memory.hidden, views.seats)
-        actions = SELECTORS[self.selector](agent.head(hidden, views.seats), view.avail, key, epsilon)
-        return actions, SeatMemory(hidden, remembered, memory.given), record
+        return agent.head(hidden, views.seats), SeatMemory(hidden, remembered, memory.given), record
 
     def greedy(self) -> BasicMAC:
         """The same player, which with epsilon 0 takes its best legal action: for tests of sampling policies."""

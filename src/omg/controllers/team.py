@@ -107,7 +107,7 @@ class TeamPolicy(eqx.Module):
             tables.append(_table(owners, first, number, places))
             first += number
         kinds = tuple(
-            _every_player(partial(_first_memory, places=table.shape[1]), kind, table)
+            every_player(partial(_first_memory, places=table.shape[1]), kind, table)
             for kind, table in zip(self.squad.kinds, tables, strict=True)
         )
         main = None if self.main is None else self.main.initial_seats(batch, main_seats.shape[1])
@@ -129,7 +129,7 @@ class TeamPolicy(eqx.Module):
                 chosen, kept, _ = player.act_seats(*part, 0.0)
                 return chosen, kept
 
-            chosen, kept = _every_player(act, kind, (view, past, jax.random.split(kind_key, table.shape[0])))
+            chosen, kept = every_player(act, kind, (view, past, jax.random.split(kind_key, table.shape[0])))
             flat = flat.at[table.reshape(-1)].set(chosen.reshape(-1), mode="drop")
             kinds.append(kept)
         actions = flat.reshape(games, agents)
@@ -203,7 +203,7 @@ def _first_memory(player: Player, _: Array, places: int) -> Memory:
     return player.initial_seats(places, 1)
 
 
-def _every_player(function: Callable[[Player, T], R], kind: PyTree, arguments: T) -> R:
+def every_player(function: Callable[[Player, T], R], kind: PyTree, arguments: T) -> R:
     """`function(player, arguments of that player)` for all players of a kind at once."""
     arrays, rest = eqx.partition(kind, eqx.is_array)
     return jax.vmap(lambda own, part: function(eqx.combine(own, rest), part))(arrays, arguments)

@@ -65,6 +65,11 @@ ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
             EnvTraits("omg.envs.toy_grid:ToyGridArgs"),
             "Two players race for two cells that pay only the first to arrive",
         ),
+        "rendezvous": Entry(
+            "omg.envs.rendezvous:Rendezvous",
+            EnvTraits("omg.envs.rendezvous:RendezvousArgs"),
+            "Two players are paid if a round ends with both on the same corner",
+        ),
         "gymma": Entry(
             "omg.envs.adapters.gymma:GymmaEnv",
             EnvTraits("omg.envs.adapters.gymma:GymmaArgs", foreign=True, on_host=True),

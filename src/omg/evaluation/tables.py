@@ -171,6 +171,18 @@ class CrossPlayRow(TableRow):
     episodes: Field[int] = whole("episodes", "how many were played")
 
 
+class ToldApartRow(TableRow):
+    """How soon a team could be told from the other teams of its group by what it does."""
+
+    group: Field[str] = text("group", "of teams, all equally likely beforehand", form="group")
+    team: Field[str] = text("team", "who it was")
+    episodes: Field[int] = whole("episodes", "games with it")
+    reached: Field[float] = real("told apart", "share of the games in which its posterior reaches 0.9", form="share")
+    steps: Field[float] = real("after steps", "until then, median of those games; nan without any")
+    posterior: Field[float] = real("posterior", "of the true team when the game is over, mean", form="share")
+    same_as: Field[str] = text("same as", "teams that were as likely in every step of all these games")
+
+
 class DuelRow(TableRow):
     """Two teams against each other."""
 
@@ -267,6 +279,7 @@ TABLES: dict[str, type[TableRow]] = {
     "comparison.csv": ComparisonRow,
     "self_play.csv": SelfPlayRow,
     "crossplay.csv": CrossPlayRow,
+    "told_apart.csv": ToldApartRow,
     "versus.csv": DuelRow,
     "diagnostics.csv": MeasureRow,
     "toy.csv": ToyRow,

@@ -1,8 +1,9 @@
 """Learners: how sampled episodes change parameters.
 
-A new one satisfies `base.Learner` and is built as `Class(config, spec, team, partners)`; it holds settings, never
-state. Add its line to LEARNERS, with what it says about itself and the sections of the keys that it reads; its name is
-then a value of the configuration key `learner`. A new optimiser is a function `(config, learning rate)`.
+A new one satisfies `base.Learner` and is built as `Class(config, spec, team, partners)`, one that infers subgoals with
+`learns_prior` behind these; it holds settings, never state. Add its line to LEARNERS, with what it says about itself
+and the sections of the keys that it reads; its name is then a value of the configuration key `learner`. A new optimiser
+is a function `(config, learning rate)`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from omg.envs.base import EnvSpec
     from omg.learners.base import Learner
 
-    Build = Callable[[Config, EnvSpec, TeamDraw | None, int], Learner]
+    Build = Callable[..., Learner]
     BuildOptimiser = Callable[[Config, float], optax.GradientTransformation]
 
 _Q = (PlayerKeys, TargetKeys, QKeys)
@@ -165,7 +166,14 @@ OPTIMISERS: Registry[BuildOptimiser, OptimiserTraits] = Registry(
 """Word of the key `optimizer` -> what it means."""
 
 
-def build_learner(config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0) -> Learner:
+def build_learner(
+    config: Config,
+    spec: EnvSpec,
+    team: TeamDraw | None = None,
+    partners: int = 0,
+    *,
+    learns_prior: bool = False,
+) -> Learner:
     """Builds the learner that `config.learner` names.
 
     Args:
@@ -173,5 +181,9 @@ def build_learner(config: Config, spec: EnvSpec, team: TeamDraw | None = None, p
         spec: The game.
         team: How the seats are filled; None when the learner has all of them.
         partners: Number of different players in the other seats.
+        learns_prior: Whether one that infers subgoals learns their prior along, because there is no pre-trained one.
     """
-    return LEARNERS[config.learner].build(config, spec, team, partners)
+    build = LEARNERS[config.learner].build
+    if config.learner_part.infers_subgoals:
+        return build(config, spec, team, partners, learns_prior)
+    return build(config, spec, team, partners)

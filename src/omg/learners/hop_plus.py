@@ -27,7 +27,6 @@ from omg.envs.grid.view import MapView
 from omg.learners.hop import SEARCH_POLICY, HOPLearner
 from omg.learners.hop_plus_measures import subgoal_measures
 from omg.learners.hop_subgoals import SubgoalsTraining
-from omg.learners.subgoals import SubgoalLearner
 from omg.types import PyTree
 
 if TYPE_CHECKING:
@@ -46,14 +45,21 @@ class HOPPlusState(NamedTuple):
     """Of the models that infer subgoals, and of the prior where it is learned along."""
 
 
-class HOPPlusLearner(SubgoalLearner, HOPLearner):
+class HOPPlusLearner(HOPLearner):
     """Learns a planning player that infers subgoals, in all seats or in those that a team leaves to it."""
 
     training: SubgoalsTraining
 
-    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        team: TeamDraw | None = None,
+        partners: int = 0,
+        learns_prior: bool = False,
+    ):
         super().__init__(config, spec, team, partners)
-        self.training = SubgoalsTraining(config, self.seats, self._rounds)
+        self.training = SubgoalsTraining(config, self.seats, self._rounds, learns_prior)
         self.controls = () if team is None else ("zero", "shuffled")
 
     def init(self, key: Array) -> PyTree:

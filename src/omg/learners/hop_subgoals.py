@@ -89,11 +89,11 @@ class SubgoalsUpdate(NamedTuple):
 class SubgoalsTraining:
     """Trains the models of a planning player that infer subgoals; holds only settings."""
 
-    def __init__(self, config: Config, seats: int, rounds: Callable[[Array, int], Array]):
+    def __init__(self, config: Config, seats: int, rounds: Callable[[Array, int], Array], learns_prior: bool = False):
         """Of a learner in `seats` seats; `rounds` says which of some rows each gradient step learns from."""
         self.config, self.seats, self.rounds = config, seats, rounds
         self.optimiser = optax.adam(config.am_lr)
-        self.learns_prior = False
+        self.learns_prior = learns_prior
         """Whether the prior is learned along with everything else, because there is no pre-trained one."""
 
     def init(self, mac: HOPMac) -> optax.OptState:

@@ -165,7 +165,7 @@ class SubgoalReadingKeys(Keys):
 
     omg_candidates: Annotated[str, Words("episode", "life", "rounds")] = Field(
         "episode",
-        description="Coming states: until the episode ends, until the own life does, or the ends of rounds in place of each",
+        description="Coming states: those of the episode, of the own life, or the ends of the rounds they belong to",
     )
     omg_feature: Annotated[str, Words("code", "view", "both")] = Field(
         "code", description="The agent reads a subgoal's code, or the view it stands for, or both"

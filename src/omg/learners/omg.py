@@ -24,7 +24,7 @@ from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
 from omg.controllers.reading import SeatViews, candidates, state_value
 from omg.learners.q import QLearner, QState
-from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
+from omg.learners.subgoals import SubgoalTraining
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -32,17 +32,26 @@ if TYPE_CHECKING:
     from omg.envs.base import EnvSpec
 
 
-class OMGLearner(SubgoalLearner, QLearner):
+class OMGLearner(QLearner):
     """Q-learning with inferred subgoals."""
 
     training: SubgoalTraining[QState]
 
-    def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        team: TeamDraw | None = None,
+        partners: int = 0,
+        learns_prior: bool = False,
+    ):
+        # Before everything else: the training of the model is built along with it.
+        self.learns_prior = learns_prior
         super().__init__(config, spec, team, partners)
         self.keeps_inferred = config.omg_bootstrap == "same"
 
     def _training(self) -> SubgoalTraining[QState]:
-        return SubgoalTraining(self.config, self.spec, self.candidate_values)
+        return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
 
     def candidate_values(
         self, state: QState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

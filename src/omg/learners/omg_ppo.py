@@ -8,22 +8,41 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
 from omg.controllers.reading import SeatViews
 from omg.learners.ppo import PPOLearner, PPOState
-from omg.learners.subgoals import SubgoalLearner, SubgoalTraining
+from omg.learners.subgoals import SubgoalTraining
+
+if TYPE_CHECKING:
+    from omg.config import Config
+    from omg.controllers.draw import TeamDraw
+    from omg.envs.base import EnvSpec
 
 
-class OMGPPOLearner(SubgoalLearner, PPOLearner):
+class OMGPPOLearner(PPOLearner):
     """PPO with inferred subgoals."""
 
     training: SubgoalTraining[PPOState]
 
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        team: TeamDraw | None = None,
+        partners: int = 0,
+        learns_prior: bool = False,
+    ):
+        # Before everything else: the training of the model is built along with it.
+        self.learns_prior = learns_prior
+        super().__init__(config, spec, team, partners)
+
     def _training(self) -> SubgoalTraining[PPOState]:
-        return SubgoalTraining(self.config, self.spec, self.candidate_values)
+        return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
 
     def candidate_values(
         self, state: PPOState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

@@ -155,9 +155,8 @@ def examine_subgoals(
     decoded = model.prior.decode_normalised(inference.mean)
     steps = seen.shape[1] - 1
     played = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
-    coming = (
-        jnp.arange(steps) + horizon if round_steps is None else (jnp.arange(steps) // round_steps + 1) * round_steps
-    )
+    now = jnp.arange(steps)
+    coming = now + horizon if round_steps is None else (now // round_steps + 1) * round_steps
     ahead = jnp.minimum(coming, length[:, None])
     future = jnp.take_along_axis(seen, ahead[..., None, None], axis=1)
     tested = TestedSubgoals(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,13 @@ class SubgoalTraining(Generic[Trained]):
 
     examines = True
 
-    def __init__(self, config: Config, spec: EnvSpec, candidate_values: CandidateValues[Trained]):
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        candidate_values: CandidateValues[Trained],
+        learns_prior: bool = False,
+    ):
         if config.model_part.training is not ModelTraining.SUBGOALS:
             raise UserError(f"am_model: got {config.am_model}, but a learner of subgoals trains omg_am.")
         self.config = config
@@ -66,7 +72,7 @@ class SubgoalTraining(Generic[Trained]):
         """Reads what subgoals stand for, where that is what the others do; None: it is what the seats see."""
         self.round_steps = spec.round_steps if config.omg_candidates == "rounds" else None
         self.optimiser = optax.adam(config.am_lr)
-        self.learns_prior = False
+        self.learns_prior = learns_prior
         """Whether the prior is learned along with everything else, because there is no pre-trained one."""
 
     def init(self, model: OpponentModel | None) -> optax.OptState:
@@ -183,27 +189,6 @@ class SubgoalTraining(Generic[Trained]):
             player = lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=model))
             values = self.candidate_values(state, player, share.batch, share.views, inferred, mean)
         return select_goals(config, (mean, log_var), values, mean.shape[2], length, key)
-
-
-class PriorTraining(Protocol):
-    """Trains opponent models that need a prior."""
-
-    learns_prior: bool
-
-
-class SubgoalLearner:
-    """What learners have in common that train a model of subgoals: they may learn its prior along."""
-
-    training: PriorTraining
-
-    @property
-    def learns_prior(self) -> bool:
-        """Whether the prior is learned along with everything else, because there is no pre-trained one."""
-        return self.training.learns_prior
-
-    @learns_prior.setter
-    def learns_prior(self, learns: bool) -> None:
-        self.training.learns_prior = learns
 
 
 def last_alive(seen: Array, length: Array) -> Array:

@@ -29,7 +29,6 @@ from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
 from omg.learners.base import S
-from omg.learners.subgoals import SubgoalLearner
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, play_episodes
 from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
 from omg.training.program import Program
@@ -209,11 +208,13 @@ class EncounterProgram(Program[PyTree]):
         draw = TeamDraw((TeamSlots(1, ()), others), rotate=False, most=most)
         team = TeamSetup(draw, teams.squads, teams.names)
         super().__init__(
-            config, env, team=team, collector=partial(EncounterCollector, frozen=self.frozen, player=player)
-        )
-        if isinstance(self.learner, SubgoalLearner):
+            config,
+            env,
+            team=team,
+            collector=partial(EncounterCollector, frozen=self.frozen, player=player),
             # The agent has the prior that it was trained with.
-            self.learner.learns_prior = False
+            keep_prior=True,
+        )
 
     def begin(self, learner: PyTree, seeds: Sequence[int], team: np.ndarray) -> RunState:
         """The state before the first round.

@@ -24,7 +24,6 @@ from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.base import Learner, S
-from omg.learners.subgoals import SubgoalLearner
 from omg.modules.opponent_models.prior import Prior
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
 from omg.stopping import side_by_side
@@ -64,6 +63,7 @@ class Program(Generic[S]):
         *,
         team: TeamSetup | None = None,
         collector: MakeCollector[S] = CompiledCollector,
+        keep_prior: bool = False,
     ) -> None:
         """Builds everything that the configuration names.
 
@@ -72,6 +72,7 @@ class Program(Generic[S]):
             env: its game, where it has been built already.
             team: stands in for the team that the configuration names.
             collector: how episodes are played.
+            keep_prior: a prior of subgoals is not learned along, even where none is given: the agent brings its own.
 
         Raises:
             UserError: what the configuration asks for cannot be had.
@@ -83,17 +84,16 @@ class Program(Generic[S]):
         squad = None if self.team is None else self.team.squad
         self.partners = 0 if squad is None else squad.size
         draw = None if self.team is None else self.team.draw
-        self.learner: Learner[S] = build_learner(config, self.spec, draw, self.partners)
         self.measures = {name: MEASURES[name].build for name in config.measure}
         """What the key `measure` asks for."""
         self.prior, self.prior_card, maps = load_prior_for(config, self.env, squad)
+        learns_prior = self.prior is None and not keep_prior
+        self.learner: Learner[S] = build_learner(config, self.spec, draw, self.partners, learns_prior=learns_prior)
         self.obs_adapters: Maps = {**self._players_map(), **maps}
         """Maps by which players and priors of `obs_is_state` read observations."""
         self._check_adapters()
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
         self.learned = starting_learner(config, self.learner, config.seeds)
-        if isinstance(self.learner, SubgoalLearner):
-            self.learner.learns_prior = self.prior is None
         seating = Seating(config, self.env, self.learner, self.team)
         self.learner_watches = seating.watches
         """Whether the learner has no seat itself."""

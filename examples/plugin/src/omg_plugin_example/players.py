@@ -23,12 +23,20 @@ class Visitor(ScriptedPlayer):
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`. Where the part is all zeros, in the first round, it goes to its favourite."""
         places = avail.shape[-1]
-        parts = obs[..., : 3 * places].reshape(*obs.shape[:-1], 3, places)
-        pointed = parts[..., self.part, :]
-        wanted = jnp.where(pointed.any(axis=-1, keepdims=True), pointed, parts[..., 0, :]).argmax(axis=-1)
+        wanted = self._wanted(obs, places)
         place_key, waver_key = jax.random.split(key)
         anywhere = jax.random.randint(place_key, wanted.shape, 0, places)
         return jnp.where(jax.random.bernoulli(waver_key, WAVERS, wanted.shape), anywhere, wanted)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`: needed only because the player draws."""
+        places = avail.shape[-1]
+        return (1 - WAVERS) * jax.nn.one_hot(self._wanted(obs, places), places) + WAVERS / places
+
+    def _wanted(self, obs: Array, places: int) -> Array:
+        parts = obs[..., : 3 * places].reshape(*obs.shape[:-1], 3, places)
+        pointed = parts[..., self.part, :]
+        return jnp.where(pointed.any(axis=-1, keepdims=True), pointed, parts[..., 0, :]).argmax(axis=-1)
 
 
 def stubborn(env: Meeting) -> Visitor:

@@ -7,15 +7,26 @@ Add a line to SCRIPTED; the tests of legal play then run on it without being tou
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from omg.controllers.scripted.rules import RULES
 from omg.errors import UserError
 from omg.registry import Entry, Registry, ScriptTraits
 
 if TYPE_CHECKING:
     from omg.controllers.scripted.base import ScriptedPlayer
 
+
+def _corner_script(name: str, env: Any) -> ScriptedPlayer:
+    """Like every part, imported when it is asked for."""
+    from omg.controllers.scripted.rendezvous import corner_script
+
+    return corner_script(name, env)
+
+
 _BATTLE, _FORAGING = ScriptTraits(envs=("sc2",)), ScriptTraits(envs=("foraging",))
+_RENDEZVOUS = ScriptTraits(envs=("rendezvous",))
 _STAG_HUNT, _SNOWDRIFT = ScriptTraits(envs=("stag_hunt",)), ScriptTraits(envs=("snowdrift",))
 
 SCRIPTED: Registry[Callable[[Any], ScriptedPlayer], ScriptTraits] = Registry(
@@ -58,6 +69,7 @@ SCRIPTED: Registry[Callable[[Any], ScriptedPlayer], ScriptTraits] = Registry(
         "never_shovels": Entry(
             "omg.controllers.scripted.grid:never_shovels", _SNOWDRIFT, "walks about and leaves the work to others"
         ),
+        **{name: Entry(partial(_corner_script, name), _RENDEZVOUS, summary) for name, (_, summary) in RULES.items()},
     },
 )
 """Word of pools -> what it means. Built from the game: it may read its options and layout, and refuses those it cannot

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components.selectors import random_legal
+from omg.components.selectors import legal_chances, random_legal
+from omg.errors import UserError
 
 if TYPE_CHECKING:
     from omg.controllers.base import PlayerView
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 class ScriptedPlayer(eqx.Module):
     """Follows fixed rules, by what it sees now and by nothing else.
 
-    A pytree without leaves: there is nothing in it that could be learned. It satisfies `base.Player` in single seats
-    and `base.Policy` in all seats. It reads the observation, never the state, so it fits agents of either
+    A pytree without leaves: there is nothing in it that could be learned. It satisfies `base.Player` in single seats,
+    `base.Policy` in all seats and `base.Likely`. It reads the observation, never the state, so it fits agents of either
     `obs_is_state`.
     """
 
@@ -38,8 +40,37 @@ class ScriptedPlayer(eqx.Module):
             Legal actions [N, m] int32.
         """
 
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """How likely `choose` is to take each action. Scripts that draw say it themselves; all others need not.
+
+        Args:
+            obs: [N, m, O].
+            avail: [N, m, U] bool.
+            seats: [N, m] int32.
+
+        Returns:
+            [N, m, U] float32, which sums to 1 over the actions.
+
+        Raises:
+            UserError: the script draws, and has not said how.
+        """
+        # With no key to draw from, rules that need one fail where they would otherwise pass for certain.
+        without_key = cast(Array, None)
+        try:
+            chosen = self.choose(obs, avail, seats, without_key)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                f"{type(self).__name__}: this script draws its actions at random and does not say how likely each is. "
+                f"Give it the method `probabilities`; see docs/pools.md. ({error})"
+            ) from error
+        return jax.nn.one_hot(chosen, avail.shape[-1])
+
     def initial_seats(self, batch: int, seats: int) -> None:
         """No memory."""
+
+    def chances(self, view: PlayerView, memory: None) -> tuple[Array, None]:
+        """See `base.Likely.chances`."""
+        return self.probabilities(view.obs, view.avail, view.seats), None
 
     def act_seats(
         self, view: PlayerView, memory: None, key: Array, epsilon: Array | float
@@ -68,6 +99,10 @@ class RandomPlayer(ScriptedPlayer):
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`."""
         return random_legal(avail, key)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`."""
+        return legal_chances(avail)
 
 
 def random_player(env: object) -> RandomPlayer:

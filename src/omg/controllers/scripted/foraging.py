@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components.selectors import greedy, random_legal
+from omg.components.selectors import greedy, legal_chances, random_legal
 from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs.foraging.env import LOAD
 from omg.errors import UserError
@@ -76,22 +76,34 @@ class ForagingScript(ScriptedPlayer):
 
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`."""
+        known, crowded, wanted = self._intent(obs, avail)
+        wander_key, crowd_key, chance_key = jax.random.split(key, 3)
+        no_load = _without_load(avail)
+        wandering = random_legal(no_load, wander_key)
+        yields = crowded & (jax.random.uniform(chance_key, wanted.shape) < _RANDOM_STEP)
+        actions = jnp.where(yields, random_legal(no_load, crowd_key), wanted)
+        return jnp.where(known, actions, wandering)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`."""
+        known, crowded, wanted = self._intent(obs, avail)
+        anywhere = legal_chances(_without_load(avail))
+        weight = jnp.where(known, jnp.where(crowded, _RANDOM_STEP, 0.0), 1.0)[..., None]
+        return (1.0 - weight) * jax.nn.one_hot(wanted, avail.shape[-1]) + weight * anywhere
+
+    def _intent(self, obs: Array, avail: Array) -> tuple[Array, Array, Array]:
+        """Whether there is a goal, whether somebody may be in the way, and what it then wants to do; each [N, m]."""
         scene = _scene(self.layout, obs)
         down, right, known, load = self._goal(scene)
-        wander_key, crowd_key, chance_key = jax.random.split(key, 3)
         taken = jnp.stack([_someone_at(scene, *step) for step in _STEPS], axis=-1)
         steps = jnp.stack([down * dy + right * dx for dy, dx in _STEPS], axis=-1) + jnp.where(taken, _OCCUPIED, 0.0)
         arrived = (down == 0) & (right == 0)
         stay = jnp.where(arrived, -_STAY_SCORE, _STAY_SCORE)[..., None]
         loading = jnp.where(load, _CERTAIN, -_CERTAIN)[..., None]
         wanted = greedy(jnp.concatenate([stay, steps, loading], axis=-1), avail)
-        no_load = avail.at[..., LOAD].set(False)
-        wandering = random_legal(no_load, wander_key)
         distance = jnp.abs(scene.other_down) + jnp.abs(scene.other_right)
         crowded = jnp.any(distance <= _CROWD_DISTANCE, axis=-1) & ~arrived & (wanted != LOAD)
-        yields = crowded & (jax.random.uniform(chance_key, wanted.shape) < _RANDOM_STEP)
-        actions = jnp.where(yields, random_legal(no_load, crowd_key), wanted)
-        return jnp.where(known, actions, wandering)
+        return known, crowded, wanted
 
     def _goal(self, scene: _Scene) -> tuple[Array, Array, Array, Array]:
         """Down and right to the goal, whether there is one, and whether to load now; each [N, m]."""
@@ -117,6 +129,10 @@ class ForagingScript(ScriptedPlayer):
         to_down, to_right = (jnp.where(beside, 0, way) for way in (to_down, to_right))
         load = load | (~known & touches)
         return jnp.where(known, down, to_down), jnp.where(known, right, to_right), known | seen | touches, load
+
+
+def _without_load(avail: Array) -> Array:
+    return avail.at[..., LOAD].set(False)
 
 
 def _scene(layout: ForagingLayout, obs: Array) -> _Scene:

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components.selectors import greedy, random_legal
+from omg.components.selectors import greedy, legal_chances, random_legal
 from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs.grid import MOVES, STAY, MapView
 from omg.envs.grid.bits import apart, neighbours, one_step_short, overlap, pack
@@ -49,7 +49,14 @@ class WithoutScript(ScriptedPlayer):
 
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`."""
-        return random_legal(avail.at[..., self.action].set(False), key)
+        return random_legal(self._allowed(avail), key)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`."""
+        return legal_chances(self._allowed(avail))
+
+    def _allowed(self, avail: Array) -> Array:
+        return avail.at[..., self.action].set(False)
 
 
 def closer_moves(view: MapView, obs: Array, piece: str) -> Array:

@@ -1,7 +1,7 @@
 """`identity_am`: tells the agent which pool members it plays with. Nobody could know that with unseen players.
 
-It is no model but a bound: what it gains over no model at all is what knowing the others is worth in a game, and no
-model of the others can be expected to gain more.
+It is no model but a reference: what it gains over no model at all is what knowing the others is worth to a learner, and
+no model of the others can be expected to bring the same learner more.
 """
 
 from __future__ import annotations

@@ -1,0 +1,36 @@
+"""How rendezvous looks from above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from omg.envs.rendezvous.args import RendezvousArgs
+from omg.envs.scenes import FOOD, STONE, Piece, Scene, Scenery, player_pieces, scene
+
+if TYPE_CHECKING:
+    from omg.envs.rendezvous.env import RendezvousState
+
+
+_ASIDE, _BELOW, _ABOVE = 0.24, 0.18, 0.28
+"""How far from the middle of their cell players stand to the left and right of it, and below; the counter above it."""
+
+
+def rendezvous_scenery(args: RendezvousArgs) -> Scenery[RendezvousState]:
+    """The corners, how often they have met (in the middle of the board), and the players, side by side in a cell."""
+    corners = np.array(args.corners)
+    pieces = [Piece("corner", "", FOOD, 0.48, square=True)] * len(corners)
+    pieces += [Piece("rounds met", "", STONE, 0.2, square=True), *player_pieces(2, 0.2)]
+
+    def show(state: RendezvousState) -> Scene:
+        games = state.row.shape[1]
+        rows, cols = (jnp.broadcast_to(corners[:, [axis]] + 0.5, (len(corners), games)) for axis in range(2))
+        middle = jnp.full((1, games), args.middle + 0.5)
+        aside = np.array([[-_ASIDE], [_ASIDE]])
+        x = jnp.concatenate([cols, middle, state.col + 0.5 + aside])
+        y = jnp.concatenate([rows, middle - _ABOVE, state.row + 0.5 + _BELOW])
+        return scene(x, y, number=jnp.full(x.shape, jnp.nan).at[len(corners)].set(state.met))
+
+    return Scenery(0, 0, args.size, args.size, True, tuple(pieces), show)

@@ -27,6 +27,7 @@ from omg.modules.opponent_models.base import others_of
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch
+    from omg.config import Config
     from omg.envs.base import EnvSpec
 
 
@@ -86,3 +87,8 @@ class OthersSteps:
 def steps_of_others(spec: EnvSpec) -> OthersSteps:
     """Of a game."""
     return OthersSteps(spec.n_agents, spec.n_actions, spec.obs_dim, spec.seat_blocks)
+
+
+def subgoal_steps(config: Config, spec: EnvSpec) -> OthersSteps | None:
+    """What subgoals stand for, where that is what the others do (`subgoal_of`); None: it is what seats see."""
+    return steps_of_others(spec) if config.subgoal_of == "others" else None

@@ -22,6 +22,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
+from omg.controllers.others import OthersSteps, subgoal_steps
 from omg.controllers.reading import SeatViews, candidates, state_value
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalTraining
@@ -52,6 +53,10 @@ class OMGLearner(QLearner):
 
     def _training(self) -> SubgoalTraining[QState]:
         return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
+
+    def reads_others(self) -> OthersSteps | None:
+        """How updates read what subgoals stand for; see `subgoal_of`."""
+        return subgoal_steps(self.config, self.spec)
 
     def candidate_values(
         self, state: QState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

@@ -18,7 +18,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch, Number, masked_mean, view_mask
 from omg.controllers.draw import TeamDraw
-from omg.controllers.others import steps_of_others
+from omg.controllers.others import subgoal_steps
 from omg.learners.base import Kept
 from omg.modules.opponent_models.prior import Prior
 
@@ -46,7 +46,7 @@ class PriorLearner:
         self.config = config
         self.spec = spec
         self.optimiser = optax.adam(config.am_lr)
-        self.others = steps_of_others(spec) if config.subgoal_of == "others" else None
+        self.others = subgoal_steps(config, spec)
         of_state = self.others is not None and self.others.reads_state
         self.kept = Kept(columns=None, state=config.obs_is_state or of_state)
         self.examines = True

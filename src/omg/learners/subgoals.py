@@ -27,7 +27,7 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, Number
 from omg.components.counts import linear
 from omg.controllers.basic import BasicMAC
-from omg.controllers.others import steps_of_others
+from omg.controllers.others import subgoal_steps
 from omg.controllers.reading import SeatViews, Selection, past_the_end, select_goals
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
@@ -68,8 +68,7 @@ class SubgoalTraining(Generic[Trained]):
             raise UserError(f"am_model: got {config.am_model}, but a learner of subgoals trains omg_am.")
         self.config = config
         self.candidate_values = candidate_values
-        self.others = steps_of_others(spec) if config.subgoal_of == "others" else None
-        """Reads what subgoals stand for, where that is what the others do; None: it is what the seats see."""
+        self.others = subgoal_steps(config, spec)
         self.round_steps = spec.round_steps if config.omg_candidates == "rounds" else None
         self.optimiser = optax.adam(config.am_lr)
         self.learns_prior = learns_prior

@@ -25,6 +25,11 @@ class PriorSection(SettingsSection):
 
     own: ClassVar[Mapping[str, str]] = {"seeds": "a pool has one prior"}
 
+    @property
+    def subgoal_of(self) -> str:
+        """What the subgoals of the prior stand for that it asks for."""
+        return str(self.settings.get("subgoal_of", "view"))
+
 
 class PriorStage(Stage):
     """Trains the prior where a plan has its section."""
@@ -50,32 +55,33 @@ class PriorStage(Stage):
         if section is None:
             return []
         pool, settings = earlier.of(PoolStage)[""], section.fingerprinted()
-        given = str(section.settings.get("subgoal_of", "view"))
+        agents, uses = self.checked.agents, self.checked.uses_prior
         # One for the section as it is written, and one for agents whose subgoals stand for something else.
-        wanted = {
-            self.checked.agents[label].subgoal_of for label in self.checked.agents if self.checked.uses_prior(label)
-        }
+        wanted = {config.subgoal_of for label, config in agents.items() if uses(label)} - {section.subgoal_of}
+        made = [(section.subgoal_of, "", settings, self.train)]
+        made += [(kind, kind, {**settings, "subgoal_of": kind}, partial(self.train, kind)) for kind in sorted(wanted)]
         return [
             Task(
                 self.name,
-                "" if kind == given else kind,
-                settings if kind == given else {**settings, "subgoal_of": kind},
-                (self.checked.runs(_label(kind, given)), self.checked.pool / prior_folder(kind)),
-                partial(self.train, kind, given),
+                name,
+                given,
+                (self.checked.runs(_label(name)), self.checked.pool / prior_folder(kind)),
+                work,
                 (pool,),
                 costly=True,
                 apart=True,
             )
-            for kind in (given, *sorted(wanted - {given}))
+            for kind, name, given, work in made
         ]
 
-    def train(self, kind: str, given: str) -> None:
-        """Brings the run of a prior of such subgoals to its end; `given` is the kind that the section asks for."""
-        assert self.plan.prior is not None
-        where = self.checked.runs(_label(kind, given))
-        config = prior_config(self.checked.pool, {**self.plan.prior.settings, "subgoal_of": kind})
+    def train(self, kind: str = "") -> None:
+        """Brings the run of a prior to its end: the one that the section asks for, or one of another `subgoal_of`."""
+        section = self.plan.prior
+        assert section is not None
+        where = self.checked.runs(_label(kind))
+        config = prior_config(self.checked.pool, {**section.settings, **({"subgoal_of": kind} if kind else {})})
         self.place.finish(where, lambda: change_config(config, local_results_path=str(where)))
 
 
-def _label(kind: str, given: str) -> str:
-    return PRIOR_LABEL if kind == given else f"{PRIOR_LABEL}_{kind}"
+def _label(kind: str) -> str:
+    return f"{PRIOR_LABEL}_{kind}" if kind else PRIOR_LABEL

@@ -19,6 +19,7 @@ from omg.envs import ENVS, Env, Observation, make_env
 from omg.envs.battle import Battle, BattleArgs
 from omg.envs.foraging import Foraging, ForagingArgs
 from omg.envs.foraging.env import EAST, LOAD, NORTH, SOUTH, STAY, WEST
+from omg.envs.foraging.start import ForagingRounds
 from omg.errors import UserError
 from omg.runners.vector import play_episodes
 
@@ -56,8 +57,10 @@ GAMES: list[tuple[str, dict[str, Any]]] = [
     ("sc2", {"map_name": "2s3z", "start": "random", "obs_timestep_number": True}),
     ("foraging", {}),
     ("foraging", {"rows": 5, "cols": 6, "players": 4, "max_food": 2, "sight": 1}),
-    ("foraging", {"rows": 6, "cols": 5, "grid_observation": True}),
+    ("foraging", {"rows": 6, "cols": 5, "grid_observation": True, "rounds": 3, "episode_limit": 15}),
     ("foraging", {"rows": 5, "cols": 5, "max_food": 2, "players": 3, "sight": 2, "relative_positions": True}),
+    ("toy_grid", {"size": 5}),
+    ("rendezvous", {"size": 5, "rounds": 3}),
 ]
 
 
@@ -86,7 +89,7 @@ def test_only_legal_actions_in_random_play_and_seats_are_played_one_by_one(name:
         return jax.lax.scan(step, env.reset(key, 6), jax.random.split(key, 40))[1]
 
     checks = play(jax.random.PRNGKey(3))
-    assert len(checks) == 4
+    assert len(checks) >= 4
     assert {script: bool(legal.all()) for script, (legal, _) in checks.items()} == dict.fromkeys(players, True)
     if name == "sc2":
         without_chance = {script: bool(same.all()) for script, (_, same) in checks.items()}
@@ -196,6 +199,35 @@ def test_one_forager(player: tuple[int, int, int], nearest: int, highest: int, o
     assert found == [nearest, highest, own]
 
 
+def test_sides_come_before_distance_and_distance_decides_between_equals():
+    env, _, seen = forage([(4, 4, 1)], [(1, 4, 1), (4, 1, 1), (4, 6, 1), (6, 3, 1)])
+    sides = {"left_food": WEST, "right_food": EAST, "top_food": NORTH, "bottom_food": SOUTH}
+    assert {script: choices(script, env, seen)[0] for script in sides} == sides
+    # Both lie as far to the left as one another: the lower one is nearer.
+    env, _, seen = forage([(5, 4, 1)], [(1, 1, 1), (6, 1, 1)])
+    assert choices("left_food", env, seen) == [WEST]
+    env, _, seen = forage([(5, 1, 1)], [(1, 1, 1), (6, 1, 1)])
+    assert choices("left_food", env, seen) == [LOAD]
+
+
+def test_some_change_sides_from_round_to_round():
+    args = {"rounds": 3, "episode_limit": 5}
+    env, state, _ = forage([(4, 4, 1)], [(1, 4, 1), (4, 1, 1), (4, 6, 1)], **args)
+    turns = {
+        "left_right_food": [WEST, EAST, WEST],
+        "right_left_food": [EAST, WEST, EAST],
+        "top_bottom_food": [NORTH, EAST, NORTH],
+        "bottom_top_food": [EAST, NORTH, EAST],
+        "left_food": [WEST] * 3,
+    }
+    for number in range(3):
+        rounds = ForagingRounds(*jnp.asarray([[number], [0], [0]]))
+        seen = jax.jit(env._observe)(state._replace(rounds=rounds))
+        assert {script: choices(script, env, seen)[0] for script in turns} == {
+            script: ways[number] for script, ways in turns.items()
+        }
+
+
 def test_food_in_the_way_is_passed_by_one_step_aside():
     env, state, seen = forage([(3, 1, 3)], [(3, 2, 1), (3, 5, 3)])
     walked, step = [], jax.jit(env.step)
@@ -268,7 +300,7 @@ def test_what_cannot_be_built_is_refused(name: str, env: str, args: dict[str, An
 
 
 @pytest.mark.parametrize("args", [{"grid_observation": True}, {"relative_positions": True}], ids=str)
-@pytest.mark.parametrize("script", ["nearest_food", "highest_food", "own_level"])
+@pytest.mark.parametrize("script", ["nearest_food", "highest_food", "own_level", "left_food"])
 def test_foragers_act_alike_however_they_see_the_field(script: str, args: dict[str, Any]):
     listed, other = make_env("foraging", rows=6, cols=7), make_env("foraging", rows=6, cols=7, **args)
 

@@ -17,6 +17,7 @@ from omg.learners.keys import (
     ForesightKeys,
     HOPKeys,
     InfluenceKeys,
+    LimitKeys,
     LOLAKeys,
     PlayerKeys,
     PPOKeys,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     Build = Callable[..., Learner]
     BuildOptimiser = Callable[[Config, float], optax.GradientTransformation]
 
-_Q = (PlayerKeys, TargetKeys, QKeys)
-_PPO = (PlayerKeys, CriticKeys, PPOKeys)
+_Q = (PlayerKeys, TargetKeys, LimitKeys, QKeys)
+_PPO = (PlayerKeys, CriticKeys, LimitKeys, PPOKeys)
 
 LEARNERS: Registry[Build, LearnerTraits] = Registry(
     "learner",
@@ -69,7 +70,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         "coma_learner": Entry(
             "omg.learners.coma:COMALearner",
             LearnerTraits(
-                sections=(PlayerKeys, TargetKeys, CriticKeys, COMAKeys),
+                sections=(PlayerKeys, TargetKeys, CriticKeys, LimitKeys, COMAKeys),
                 on_policy=True,
                 learns_probabilities=True,
                 models=ModelTraining.NONE,
@@ -117,7 +118,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         "pr2_learner": Entry(
             "omg.learners.pr2:PR2Learner",
             LearnerTraits(
-                sections=(PlayerKeys, TargetKeys, CriticKeys, PR2Keys, SecondLayerKeys, ModelRateKeys),
+                sections=(PlayerKeys, TargetKeys, CriticKeys, LimitKeys, PR2Keys, SecondLayerKeys, ModelRateKeys),
                 learns_probabilities=True,
                 models=ModelTraining.NONE,
             ),

@@ -44,6 +44,15 @@ class TargetKeys(Keys):
     target_update_interval: Steps = Field(200, ge=1, description="Episodes between copies to the target network")
 
 
+class LimitKeys(Keys):
+    """What a learner that expects future rewards makes of the time limit."""
+
+    limit_is_end: bool = Field(
+        False,
+        description="The time limit ends a game like any other end; False: values look past it, as if the game went on",
+    )
+
+
 class QKeys(Keys):
     """Q-learning."""
 
@@ -221,6 +230,7 @@ class LearnerSections(
     CriticKeys,
     QTRANKeys,
     QKeys,
+    LimitKeys,
     TargetKeys,
     RMSPropKeys,
     PlayerKeys,

@@ -11,7 +11,7 @@ together say where a step ends, also where the next view no longer shows it (a r
 A game says where its state speaks of single seats (`EnvSpec.seat_blocks`). Of one that does not, the seats'
 observations stand in.
 
-Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions, X width of what is said of the others.
+Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions, F features of what is said of the others.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OthersSteps:
 
     @property
     def dim(self) -> int:
-        """X."""
+        """F."""
         return (self.n_agents - 1) * (self.place_dim + self.n_actions)
 
     def places(self, batch: EpisodeBatch) -> Array:
@@ -75,7 +75,7 @@ class OthersSteps:
             seats: [B, m] integers; None for all seats.
 
         Returns:
-            [B, T+1, m, X] float32.
+            [B, T+1, m, F] float32.
         """
         if seats is None:
             seats = jnp.broadcast_to(jnp.arange(self.n_agents), (batch.actions.shape[0], self.n_agents))

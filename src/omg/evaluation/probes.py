@@ -89,7 +89,7 @@ def coming_steps(places: np.ndarray, actions: np.ndarray, ahead: np.ndarray) -> 
     """Which step is the one ahead, as a number for each kind of step.
 
     Args:
-        places: [B, T+1, X] what is said of the seat that is to be foreseen.
+        places: [B, T+1, F] what is said of the seat that is to be foreseen.
         actions: [B, T+1] int, what it does.
         ahead: [B, T+1] int, the slot from which that step is taken, of every slot.
 

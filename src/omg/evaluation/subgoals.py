@@ -57,7 +57,7 @@ class InferredGames:
     seed: int = 0
     """Of the steps looked at."""
     others: np.ndarray | None = None
-    """[B, T+1, X] what the others did, where subgoals stand for that (`subgoal_of: others`)."""
+    """[B, T+1, F] what the others did, where subgoals stand for that (`subgoal_of: others`)."""
     round_steps: int | None = None
     """Steps of a round, where subgoals stand for the ends of rounds."""
 

@@ -145,7 +145,7 @@ def examine_subgoals(
         views: The same as the seats that learn saw them.
         horizon: H.
         partners: Number of different players in the other seats.
-        others: [B, T+1, m, X], what the others did, where subgoals stand for that.
+        others: [B, T+1, m, F], what the others did, where subgoals stand for that.
         round_steps: Steps of a round, where subgoals stand for the ends of rounds: the next one is the future then.
     """
     inputs = views.model_inputs()

@@ -93,7 +93,7 @@ def test_only_legal_actions_in_random_play_and_seats_are_played_one_by_one(name:
     assert {script: bool(legal.all()) for script, (legal, _) in checks.items()} == dict.fromkeys(players, True)
     if name == "sc2":
         without_chance = {script: bool(same.all()) for script, (_, same) in checks.items()}
-        assert without_chance == {"random": False, "attack_nearest": True, "attack_weakest": True, "stand": True}
+        assert without_chance == {script: script not in ("random", "kiter") for script in players}
 
 
 # ------------------------------------------------------------------------------------------------ battles
@@ -113,6 +113,29 @@ def test_targets_and_ways_of_marines():
     assert choices("attack_nearest", env, seen) == [ATTACK + 1, GO_SOUTH, GO_EAST]
     assert choices("attack_weakest", env, seen) == [ATTACK + 0, GO_SOUTH, GO_EAST]
     assert choices("stand", env, seen) == [ATTACK + 1, STOP, STOP]
+
+
+def test_styles_of_marines():
+    env, seen = marines()
+    # Enemies 0 to 2 are 4, 3.2 and 4.5 cells from seat 0. Seat 1 sees enemy 2 far to the south-east, seat 2 nobody.
+    assert choices("focus_fire", env, seen) == [ATTACK + 0, GO_SOUTH, GO_EAST]
+    assert choices("coward", env, seen) == [ATTACK + 1, GO_NORTH, STOP]
+    kiting = [choices("kiter", env, seen, key=key) for key in range(12)]
+    assert {seats[0] for seats in kiting} == {ATTACK + 1, GO_WEST}
+    assert {tuple(seats[1:]) for seats in kiting} == {(GO_SOUTH, GO_EAST)}
+    view = whole_view(seen)
+    chances = build_scripted("kiter", env).probabilities(view.obs, view.avail, view.seats)[0]
+    assert (float(chances[0, ATTACK + 1]), float(chances[0, GO_WEST])) == (0.5, 0.5)
+    assert (float(chances[1, GO_SOUTH]), float(chances[2, GO_EAST])) == (1.0, 1.0)
+
+
+def test_cowards_shoot_only_while_they_are_healthy():
+    env = Battle(BattleArgs(map_name="3m"))
+    enemy = {0: {"x": 4.5, "y": 0.0}, 1: {"x": 0.0, "y": 5.0}, 2: {"x": 15.0, "y": 15.0}}
+    places = {0: {"x": 0.0, "y": 0.0}, 1: {"x": 0.0, "y": -4.0}, 2: {"x": -15.5, "y": -15.5}}
+    assert choices("coward", env, observed(env, places, enemy)) == [ATTACK + 0, GO_WEST, STOP]
+    hurt = places | {0: {"x": 0.0, "y": 0.0, "hp": 22.0}}
+    assert choices("coward", env, observed(env, hurt, enemy))[0] == GO_WEST
 
 
 def test_steps_are_along_the_longer_axis_and_never_off_the_field():
@@ -276,7 +299,7 @@ def test_foragers_search_when_they_see_nothing():
 def test_every_game_has_a_random_player_and_every_script_a_game():
     assert all("random" in scripted_names(env) for env in ENVS)
     assert all(set(entry.traits.envs) <= set(ENVS) and entry.summary for entry in SCRIPTED.values())
-    assert scripted_names("sc2") == ["random", "attack_nearest", "attack_weakest", "stand"]
+    assert scripted_names("sc2")[:4] == ["random", "attack_nearest", "attack_weakest", "stand"]
 
 
 @pytest.mark.parametrize(
@@ -290,6 +313,7 @@ def test_every_game_has_a_random_player_and_every_script_a_game():
             "Script 'stand' plays sc2, but the game is foraging. Allowed: random, nearest_food, ",
         ),
         ("attack_weakest", "sc2", {"obs_all_health": False}, "'attack_weakest': got env_args.obs_all_health=False"),
+        ("coward", "sc2", {"obs_own_health": False}, "'coward': got env_args.obs_own_health=False"),
         ("own_level", "foraging", {"observe_agent_levels": False}, "got env_args.observe_agent_levels=False"),
     ],
 )

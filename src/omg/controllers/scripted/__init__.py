@@ -54,6 +54,9 @@ SCRIPTED: Registry[_Build, ScriptTraits] = Registry(
                 "attack_nearest": "attacks the nearest enemy, walks towards it",
                 "attack_weakest": "attacks the enemy with the least health left",
                 "stand": "stays where it is and attacks whoever comes",
+                "focus_fire": "attacks the enemy of the lowest number",
+                "kiter": "attacks the nearest enemy and steps back in turn, by chance",
+                "coward": "keeps away from enemies, attacks while it is healthy",
             },
         ),
         **_scripts(

@@ -11,7 +11,7 @@ together say where a step ends, also where the next view no longer shows it (a r
 A game says where its state speaks of single seats (`EnvSpec.seat_blocks`). Of one that does not, the seats'
 observations stand in.
 
-Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions, F features of what is said of the others.
+Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions, F features of the others.
 """
 
 from __future__ import annotations

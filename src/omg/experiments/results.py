@@ -56,7 +56,7 @@ def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
     """Everything that `write_tables` makes; without groups of teams what there is besides, which may be nothing."""
     evaluation = checked.plan.evaluation
     names = ["crossplay.csv"] if evaluation.plays_groups or evaluation.crossplay_episodes else []
-    names += ["diagnostics.csv"] if evaluation.plays_groups or checked.with_models else []
+    names += ["diagnostics.csv"] if evaluation.plays_groups or checked.probed else []
     names += ["scores.csv", "summary.csv", "comparison.csv", "marl_eval.json"] if evaluation.plays_groups else []
     return (*(evaluation_folder(checked) / name for name in names), *budget_files(checked))
 

@@ -95,6 +95,7 @@ class ToyGrid:
             reward_per_agent=True,
             metrics=("cells_paid", "cells_tied"),
             success_metric="cells_paid",
+            seat_blocks=((0, 2),),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ToyGridState, Observation]:

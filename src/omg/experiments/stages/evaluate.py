@@ -212,7 +212,7 @@ class EvaluateStage(Stage):
         settings = chosen(self.plan.evaluation, ("sets", "seed", "which", "inference_episodes"))
         settings["metric"] = self.checked.metric
         tasks = []
-        for label in self.checked.with_models:
+        for label in self.checked.probed:
             file = self._table(f"diagnostics-{label}")
             work = partial(self.write_diagnostics, label, file)
             tasks.append(self._task(f"diagnostics {label}", settings, file, work, with_pool(trained[label], pool)))
@@ -316,7 +316,7 @@ class EvaluateStage(Stage):
             self.checked,
             self._rows([f"scores-{label}" for label in self.checked.evaluated], SetScoreRow),
             self._rows(["crossplay"] if played else [], CrossPlayRow),
-            self._rows([f"diagnostics-{label}" for label in self.checked.with_models], MeasureRow),
+            self._rows([f"diagnostics-{label}" for label in self.checked.probed], MeasureRow),
             self._rows([f"budget-{label}" for label in self.checked.agents if self.plan.evaluation.at], BudgetScoreRow),
         )
 

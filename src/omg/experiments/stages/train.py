@@ -20,6 +20,7 @@ from omg.experiments.ledger import Task
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.experiments.stages.prior import PRIOR_LABEL, PriorStage
+from omg.pools import PRIOR_FOLDERS
 
 if TYPE_CHECKING:
     from omg.experiments.plan import Plan
@@ -102,7 +103,8 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
     Raises:
         UserError: a label is taken, or an agent's settings cannot be used.
     """
-    taken = {UNTRAINED: "the agent before training", PRIOR_LABEL: "the prior's run"}
+    taken = {UNTRAINED: "the agent before training"}
+    taken |= dict.fromkeys((PRIOR_LABEL, *PRIOR_FOLDERS.values()), "the prior's run")
     taken |= dict.fromkeys(scripted_names(env.spec.name), "a scripted player")
     taken |= dict.fromkeys(BELIEFS, "a method that needs no training")
     found: dict[str, Resolved] = {}

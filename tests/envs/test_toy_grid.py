@@ -118,6 +118,32 @@ def test_options_and_their_refusals() -> None:
         make_env("toy_grid", size=1)
 
 
+def test_rounds_start_again_with_the_same_plans_and_count_together() -> None:
+    env = make(size=3, episode_limit=3, rounds=3)
+    spec = env.spec
+    assert (spec.scenario, spec.obs_dim, spec.state_dim, spec.episode_limit) == ("3x3-3r", 10, 9, 9)
+    state, first = jax.device_get(env.reset(jax.random.key(4), 1))
+    # Everybody takes a cell in two steps; then nobody moves until the time is up; then one cell is entered by both.
+    taken = [(EAST, WEST), (NORTH, SOUTH)]
+    seen_rounds, rewards, metrics, ends = [first.obs[0, :, 7:].tolist()], [], [], []
+    plan = state.plan.copy()
+    for actions in [*taken, *[(STAY, STAY)] * 3, (EAST, WEST), (NORTH, NORTH), (STAY, STAY)]:
+        state, seen, outcome = step(env, state, *actions)
+        seen_rounds.append(seen.obs[0, :, 7:].tolist())
+        rewards.append(outcome.reward[0].tolist())
+        metrics.append([float(outcome.metrics[name][0]) for name in ("cells_paid", "cells_tied")])
+        ends.append((bool(outcome.terminated[0]), bool(outcome.truncated[0])))
+        assert seen.state[0, 6:].tolist() == seen.obs[0, 0, 7:].tolist()
+        np.testing.assert_array_equal(state.plan, plan)
+        if len(ends) in (2, 5):
+            np.testing.assert_array_equal(seen.obs[..., :7], first.obs[..., :7])
+    rounds = [row.index(1.0) for row, _ in seen_rounds]
+    assert rounds == [0, 0, 1, 1, 1, 2, 2, 2, 2]
+    assert rewards == [[0, 0], [1, 1], *[[0, 0]] * 6]
+    assert metrics == [[0, 0], *[[2, 0]] * 5, [2, 1], [2, 1]]
+    assert ends == [(False, False)] * 7 + [(False, True)]
+
+
 # ------------------------------------------------------------------------------------------- scripted players
 
 
@@ -156,6 +182,17 @@ def test_pools_have_the_same_players(name: str) -> None:
     for game in range(0, 300, 60):
         taken = {int(actions[game]) for actions in drawn}
         assert dict.fromkeys(taken, 0.5) == {a: float(p) for a, p in enumerate(chances[game]) if p}
+
+
+def test_some_alternate_from_round_to_round() -> None:
+    env = make(size=3, episode_limit=2, rounds=3)
+    state, seen = env.reset(jax.random.key(0), 1)
+    top, bottom = (build_scripted(name, env) for name in ("alternate_top", "alternate_bottom"))
+    for vertical in ((NORTH, SOUTH), (SOUTH, NORTH), (NORTH, SOUTH)):
+        for action in ((WEST, WEST), vertical):
+            found = [int(player.act(seen, None, jax.random.key(0), 0.0)[0][0, 1]) for player in (top, bottom)]
+            assert tuple(found) == action
+            state, seen, _ = compiled_step(env)(jax.random.key(0), state, jnp.asarray([[STAY, found[0]]]))
 
 
 @pytest.mark.parametrize(

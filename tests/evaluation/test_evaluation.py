@@ -37,6 +37,7 @@ from omg.evaluation import (
 )
 from omg.evaluation import heldout as heldout_module
 from omg.evaluation.heldout import lineups
+from omg.evaluation.probes import PROBES
 from omg.evaluation.subgoals import MEASURES
 from omg.experiments import evaluation, inference
 from omg.experiments.evaluation import Arena, cross_play_arena, cross_play_pool, evaluate_runs, run_labels, untrained
@@ -386,11 +387,15 @@ def test_an_agent_with_subgoals_is_measured_on_real_games(arena: Arena) -> None:
     own = tiny_config(Path("."), "iql_omg", env_args=TABLE, subgoal_dim=4, am_hidden_dim=8, seeds=3)
     contestants = untrained(own, arena.env)
     rows = inference.inference_rows(contestants, arena, None, episodes=20)
-    assert [row["measure"] for row in rows] == [measure.name for measure in MEASURES]
+    assert [row["measure"] for row in rows] == [measure.name for measure in (*MEASURES, *PROBES)]
     by_name = {row["measure"]: row for row in rows}
     assert by_name["policy named by the subgoal"]["meaning"].endswith("(5 of them)")
     assert by_name["policy gain"]["value"] == pytest.approx(
         by_name["policy named by the subgoal"]["value"] - by_name["policy named by the observation"]["value"]
     )
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
-    assert inference.inference_rows(untrained(config(), arena.env), arena, None) == []
+    by_name = {row["measure"]: row["value"] for row in rows}
+    assert by_name["policy from the model"] == by_name["policy named by the subgoal"]
+    # Without a model, what the agent remembers is left to be probed.
+    alone = inference.inference_rows(untrained(config(), arena.env), arena, None, episodes=20)
+    assert [row["measure"] for row in alone] == [probe.name for probe in PROBES if "model" not in probe.name]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.refusing import refusal
-from omg.evaluation import subgoals
+from omg.evaluation import probes, subgoals
 from omg.evaluation.rows import Field, TableRow, read_rows, real, text, whole, write_rows
 from omg.evaluation.suite_tables import SUITE_TABLES
 from omg.evaluation.tables import TABLES, ComparisonRow, MetricRow, ScoreRow, SetScoreRow, SummaryRow
@@ -164,9 +164,11 @@ def test_the_page_lists_every_column_and_every_measure() -> None:
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
     first, last = page.index("## "), page.index("## Measures of subgoals")
     assert page[first:last] == "\n\n".join(parts) + "\n\n"
-    for measure in subgoals.MEASURES:
-        meaning = re.sub(r"\{(\w+)\}", r"*\1*", measure.meaning)
-        assert f"\n| {measure.name} | {meaning} | {measure.chance} |\n" in page[last:]
+    diagnostics = [(one.name, one.meaning, one.chance) for one in subgoals.MEASURES]
+    diagnostics += [(one.name, one.meaning, one.chance) for one in probes.PROBES]
+    for name, meaning, chance in diagnostics:
+        shown = re.sub(r"\{(\w+)\}", r"*\1*", meaning)
+        assert f"\n| {name} | {shown} | {chance} |\n" in page[last:]
     for tested in subgoal_measures.MEASURES:
         assert f"\n| `test_{tested.name}` | {tested.meaning} | {tested.chance} |\n" in page[last:]
-    assert page[last:].count("\n| ") == len(subgoals.MEASURES) + len(subgoal_measures.MEASURES) + 2
+    assert page[last:].count("\n| ") == len(diagnostics) + len(subgoal_measures.MEASURES) + 3

@@ -136,7 +136,7 @@ def test_a_given_pool_is_copied_and_may_then_go(
         ("prior.t_max=400", ["prior", *OMG]),
         ("train.lr=0.01", TRAINED),
         ("agents.omg.subgoal_mode=random", OMG),
-        ("agents.iql.config=iql", ["train iql", "evaluate scores iql", *AFTER]),
+        ("agents.iql.config=iql", ["train iql", "evaluate scores iql", "evaluate diagnostics iql", *AFTER]),
         ("evaluation.episodes=5", [*SCORES, *AFTER]),
         ("evaluation.seed=5", [*SCORES, "evaluate cross-play", "evaluate diagnostics omg", *AFTER]),
         ("evaluation.crossplay_episodes=5", ["evaluate cross-play", *AFTER]),

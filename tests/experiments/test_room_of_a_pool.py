@@ -15,6 +15,7 @@ from omg.cli import main
 from omg.envs import make_env
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import ResponseRow, RoomRow, TrainedResponseRow
+from omg.experiments.adaptation import Rules, adapt
 from omg.experiments.room import MeasuredRoom, RoomRules, matrix, measure_room, measuring
 from omg.experiments.room.keeping import find_response, folder_name
 from omg.pools import Pool
@@ -124,6 +125,21 @@ def test_the_command_prints_an_answer_and_writes_tables(
     assert len(read_rows(folder / "trained.csv", TrainedResponseRow)) == 3
     for name in ("room.png", "responses_1_partner.png", "room.html"):
         assert (folder / name).stat().st_size > 1000
+
+
+def test_adaptation_takes_the_kept_responses_for_its_scale(pool: Path, found: MeasuredRoom) -> None:
+    agents = {"me": pool / "room" / "responses" / "mixture"}
+    rules = Rules(episodes=4, games=4, seeds=1)
+    adapted = adapt(agents, pool=pool, pool_set="training", rules=rules, frozen=True)
+    best = [row for row in adapted.rows if row.agent == "best_response"]
+    assert {row.co_player for row in best} == {"corner_nw", "corner_se"}
+    assert all(row.reward == pytest.approx(1.0) for row in best)
+    assert {row.scale for row in adapted.summary} == {"best response"}
+    # The room was measured by `met`, and what a seat earns is `return`.
+    assert adapted.closed == []
+    # With somebody whom nobody was trained for there is no such scale.
+    others = adapt(agents, pool=pool, pool_set="training", players=["corner_ne"], rules=rules, frozen=True)
+    assert {row.scale for row in others.summary} == {"best agent compared"}
 
 
 def test_input_that_cannot_be_used_is_refused(pool: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def pairs() -> list[tuple[str, str]]:
     return chosen
 
 
-LOOKED_AT_BEFORE = {"mixer", "prosocial", "common_reward", "omg_maps"}
+LOOKED_AT_BEFORE = {"mixer", "prosocial", "common_reward", "omg_maps", "subgoal_of"}
 """Keys that `adjust` looks at: some learners have no further use for them, but refuse what they cannot honour."""
 OF_THE_HOST = {"diagnostics_interval", "prior_path"}
 """Keys that are read while a run goes on, or for a run in a team."""

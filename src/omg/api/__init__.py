@@ -21,7 +21,7 @@ from omg.envs.base import Described
 from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
 from omg.modules.opponent_models.prior import Prior
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, PriorCard, save_agent, save_prior
+from omg.pools import Agent, AgentCard, PriorCard, prior_folder, save_agent, save_prior
 from omg.report.replays import REPLAYS, check_replays, write_replays
 from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
@@ -294,8 +294,10 @@ def _keep_prior(
     assert config.init_param_path is not None
     spec, width = program.spec, int(prior.statistics.mean.shape[0])
     sizes = (spec.name, spec.scenario, config.obs_is_state, width, prior.subgoal_dim)
-    card = PriorCard(*sizes, t_env, program.team.names, results, prior.map_shape)
-    for folder in (path, *((Path(config.init_param_path) / PRIOR_FOLDER,) if beside_pool else ())):
+    seen = None if prior.seen is None else int(prior.seen.mean.shape[0])
+    card = PriorCard(*sizes, t_env, program.team.names, results, prior.map_shape, seen)
+    beside = Path(config.init_param_path) / prior_folder(config.subgoal_of)
+    for folder in (path, *((beside,) if beside_pool else ())):
         save_prior(folder, prior, card)
 
 

@@ -65,6 +65,8 @@ def adapt(
 
     from omg.experiments import adaptation
     from omg.experiments.adaptation.drawing import adaptation_screen
+    from omg.experiments.room.reading import earned_metric, unmeasured
+    from omg.report.room import below_lines, closed_screen
 
     scripts = [name.strip() for text in players or () for name in text.split(",") if name.strip()]
     with show_progress("loading") as say:
@@ -83,7 +85,10 @@ def adapt(
             say=say,
         )
         table, summary, figure = adaptation.write_adaptation(output, found.rows)
+    print_screen(below_lines(found.closed))
     print_screen(adaptation_screen(f"First {episodes} episodes", found.summary))
+    if pool is not None:
+        print_screen(closed_screen(found.closed) or [unmeasured(pool, set_name, None, earned_metric(pool))])
     print_lines(f"Tables: {table}, {summary}", f"Figure: {figure}")
 
 

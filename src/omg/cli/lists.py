@@ -54,6 +54,7 @@ _PAGES = {
     "ippo_am": "ippo",
     "ippo_liam": "ippo",
     "ippo_omg": "ippo",
+    "ippo_omg_others": "iql_omg",
     "iql_idv": "iql",
     "iql_omg_point": "iql_omg",
     "ps_ppo": "ppo",

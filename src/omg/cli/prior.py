@@ -46,15 +46,15 @@ def pretrain(
             raise UserError(f"{option}: got '{given}', but a prior has no algorithm and its game is the pool's.")
 
     from omg.experiments import pretrain as run_pretraining
-    from omg.pools import PRIOR_FOLDER
+    from omg.pools import prior_folder
     from omg.tracking import RunFolder
 
     run = run_pretraining(pool, line.overrides, console=Console(), quiet=quiet)
     folder = RunFolder.open(run.folder)
     config = folder.config()
     _print_measures(run, config.subgoal_dim)
-    where = (f"Prior: {pool / PRIOR_FOLDER}", f"and {folder.agent(config.seed, 'last')}", f"Run folder: {run.folder}")
-    print_lines(*where)
+    beside = pool / prior_folder(config.subgoal_of)
+    print_lines(f"Prior: {beside}", f"and {folder.agent(config.seed, 'last')}", f"Run folder: {run.folder}")
     if run.status == "interrupted" or run.signal is not None:
         raise typer.Exit(exit_code(run.signal))
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, print_config, read_words
 from omg.cli.progress import show_progress
-from omg.cli.tables import print_lines, print_rows, print_table, shown
+from omg.cli.tables import print_lines, print_rows, print_screen, print_table, shown
 from omg.errors import UserError, unknown_name
 from omg.stopping import exit_code
 from omg.types import Row
@@ -224,7 +224,9 @@ def _evaluate_with_pool(
     from omg.evaluation.tables import ScoreRow
     from omg.experiments.beliefs import belief_scores, check_beliefs
     from omg.experiments.evaluation import evaluate_runs, run_labels
+    from omg.experiments.room.reading import closed_of, room_metric, unmeasured
     from omg.pools import Pool
+    from omg.report.room import below_lines, closed_screen
 
     opened = Pool.open(pool)
     opened.members(set_name)
@@ -256,12 +258,15 @@ def _evaluate_with_pool(
                 for row in belief_scores(beliefs, arena, config, [set_name], groups or None, episodes, seed, say)
             ],
         )
+    closed = closed_of(pool, set_name, room_metric(opened.spec, metric), table)
+    print_screen(below_lines(closed))
     _print_scores(
         f"{opened.where}, set {set_name}, {episodes} episodes per team (games of --seed {seed})",
         table,
         metric or opened.spec.success_metric,
         [*labels, *beliefs],
     )
+    print_screen(closed_screen(closed) or [unmeasured(pool, set_name, groups, metric)])
     Console(soft_wrap=True).print("\n".join(who), markup=False, highlight=False)
     return table
 

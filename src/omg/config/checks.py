@@ -158,8 +158,12 @@ def _check_model(config: Config) -> None:
         raise UserError(
             "omg_residual: got True, but with omg_maps subgoals are inferred without the prior. Allowed: False."
         )
-    if config.omg_feature == "view" and config.omg_maps:
-        raise UserError("omg_feature: got view, but with omg_maps views are maps, not features. Allowed: code.")
+    if config.omg_feature != "code" and config.omg_maps:
+        raise UserError(
+            f"omg_feature: got {config.omg_feature}, but with omg_maps views are maps, not features. Allowed: code."
+        )
+    if config.subgoal_of == "others":
+        _check_others(config)
     if config.omg_q_input == "zero" and model.absent:
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
     if config.omg_q_input == "oracle" and (not learner.infers_subgoals or config.team is None):
@@ -171,6 +175,24 @@ def _check_model(config: Config) -> None:
         )
     if model.told_players and config.team is None:
         raise UserError(f"am_model: {config.am_model} names the players of a team; there is none. Give a team name.")
+
+
+def _check_others(config: Config) -> None:
+    """Refuses what cannot be with subgoals that stand for the others alone."""
+    reasons = {
+        "omg_residual": (config.omg_residual, "the present view has no code of that kind"),
+        "omg_maps": (config.omg_maps, "what the others do is no map"),
+        "obs_adapter": (config.obs_adapter == "learn", "a prior of what the others do reads no views"),
+    }
+    for key, (given, reason) in reasons.items():
+        if given:
+            raise UserError(f"subgoal_of: got others with {key}={getattr(config, key)}, but {reason}. Allowed: view.")
+    if config.omg_q_input == "oracle":
+        raise UserError("subgoal_of: got others, but the oracle (omg_q_input) looks at coming views. Allowed: view.")
+    if config.learner_part.plans:
+        raise UserError(
+            f"subgoal_of: got others, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
+        )
 
 
 def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:

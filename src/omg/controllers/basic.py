@@ -12,6 +12,7 @@ from jax import Array
 
 from omg.components import SELECTOR_CHANCES, SELECTORS, selector_name
 from omg.controllers.base import PlayerView
+from omg.controllers.others import steps_of_others
 from omg.controllers.reading import Reading
 from omg.modules.agents import AGENTS
 from omg.modules.agents.base import AgentNetwork, AgentSizes
@@ -213,6 +214,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         actions=config.omg_actions,
         residual=config.omg_residual,
         subgoal_feature=config.omg_feature,
+        others_dim=steps_of_others(spec).dim if subgoals and config.subgoal_of == "others" else None,
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
         partners=partners,

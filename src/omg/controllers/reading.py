@@ -58,6 +58,11 @@ class SeatViews(NamedTuple):
             jnp.broadcast_to(self.seen, (*shape, self.seen.shape[-1])), self.last_actions, seats, players
         )
 
+    @property
+    def chosen(self) -> Array | None:
+        """Along episodes, the seats [B, m]; None for all."""
+        return None if self.seats is None else self.seats[:, 0]
+
     def own(self, values: Array) -> Array:
         """The columns of these seats, [B, T, m, ...], of values [B, T, A or m, ...] of all seats or of just these."""
         m = self.own_last.shape[-1]

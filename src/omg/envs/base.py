@@ -91,6 +91,11 @@ class EnvSpec:
     """Seats that the learning algorithm of a team takes in turn, in games with roles; None: all seats."""
     map_shape: tuple[int, int, int] | None = None
     """Pictures, height and width of the map that each observation and the state begin with; None: there is none."""
+    seat_blocks: tuple[tuple[int, int], ...] = ()
+    """Where the state speaks of single seats: of each block its start and the width of one seat's part. The parts of
+    all seats follow one another in their order. Empty: the game does not say."""
+    round_steps: Size | None = None
+    """Steps of a round, in games that are played in rounds of equal length; None: there are none."""
 
 
 class Observation(NamedTuple):

@@ -19,12 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.components.measure import Measure, always
-from omg.evaluation.measures import Closeness, ProbeGain, closer_than_now, probe_gain, subgoal_hit_ratio
+from omg.evaluation.measures import (
+    Closeness,
+    ProbeGain,
+    closer_than_now,
+    probe_gain,
+    state_distance,
+    subgoal_hit_ratio,
+)
+from omg.evaluation.probes import PARTS, some_steps
 from omg.learners.subgoal_measures import comparable, tolerance_of
 from omg.modules.opponent_models.prior import Prior
 
-_PARTS = 5
-"""Parts into which the probes deal the episodes."""
 What = Literal["policy", "algorithm"]
 
 
@@ -50,21 +56,20 @@ class InferredGames:
     """Most steps that the probes look at."""
     seed: int = 0
     """Of the steps looked at."""
+    others: np.ndarray | None = None
+    """[B, T+1, F] what the others did, where subgoals stand for that (`subgoal_of: others`)."""
+    round_steps: int | None = None
+    """Steps of a round, where subgoals stand for the ends of rounds."""
 
     @cached_property
     def looked_at(self) -> tuple[np.ndarray, np.ndarray]:
         """Game and slot of at most `steps` played steps, drawn evenly."""
-        slots = np.arange(self.seen.shape[1])
-        game, slot = np.nonzero(slots[None] < self.length[:, None])
-        if len(game) > self.steps:
-            kept = np.sort(np.random.default_rng(self.seed).choice(len(game), self.steps, replace=False))
-            game, slot = game[kept], slot[kept]
-        return game, slot
+        return some_steps(self.length, self.seen.shape[1], self.steps, self.seed)
 
     @cached_property
     def views(self) -> np.ndarray:
-        """[B, T+1, O] what was seen, in the prior's normalised units."""
-        return np.asarray(self.prior.normalise(jnp.asarray(self.seen)))
+        """[B, T+1, O] what subgoals stand for as it really came, in the prior's normalised units."""
+        return np.asarray(self.prior.normalise(jnp.asarray(self.seen if self.others is None else self.others)))
 
     @cached_property
     def decoded(self) -> np.ndarray:
@@ -78,7 +83,7 @@ class InferredGames:
 
     def several(self, what: What) -> bool:
         """Whether there is something to tell apart, in games enough for all parts."""
-        return len(np.unique(self.labels(what))) > 1 and len(np.unique(self.looked_at[0])) >= _PARTS
+        return len(np.unique(self.labels(what))) > 1 and len(np.unique(self.looked_at[0])) >= PARTS
 
     @cached_property
     def policy_probe(self) -> ProbeGain:
@@ -93,15 +98,32 @@ class InferredGames:
     def _probe(self, what: What) -> ProbeGain:
         game, slot = self.looked_at
         subgoals, views = self.subgoal[game, slot], self.seen[game, slot]
-        return probe_gain(subgoals, views, self.labels(what), game, folds=_PARTS, seed=self.seed)
+        return probe_gain(subgoals, views, self.labels(what), game, folds=PARTS, seed=self.seed)
 
     @cached_property
     def closeness(self) -> Closeness:
         """How decoded subgoals compare with the present view as a guess of the view H steps ahead."""
         game, slot = self.looked_at
-        ahead = np.minimum(slot + self.horizon, self.length[game])
         scale = np.ones(self.views.shape[-1])
-        return closer_than_now(self.decoded[game, slot], self.views[game, slot], self.views[game, ahead], game, scale)
+        return closer_than_now(self.decoded[game, slot], self.views[game, slot], self.future, game, scale)
+
+    @cached_property
+    def future(self) -> np.ndarray:
+        """[N, O] of the steps looked at, what came H steps ahead or at the end of the round."""
+        game, slot = self.looked_at
+        return self.views[game, np.minimum(slots_ahead(slot, self.horizon, self.round_steps), self.length[game])]
+
+    @cached_property
+    def chance_distance(self) -> float:
+        """Distance to the future of what is decoded from another step's subgoal, the same subgoals dealt anew."""
+        game, slot = self.looked_at
+        dealt = np.random.default_rng(self.seed).permutation(len(game))
+        return float(state_distance(self.decoded[game, slot][dealt], self.future, np.ones(self.views.shape[-1])).mean())
+
+
+def slots_ahead(slot: np.ndarray, horizon: int, round_steps: int | None) -> np.ndarray:
+    """The slots that subgoals of slots [...] are compared with: H steps ahead, or where the round ends: [...]."""
+    return slot + horizon if round_steps is None else (slot // round_steps + 1) * round_steps
 
 
 def _several_policies(games: InferredGames) -> bool:
@@ -166,11 +188,31 @@ MEASURES: tuple[Measure[InferredGames, float], ...] = (
     ),
     Measure(
         "future gain",
-        "distance to the view {horizon} steps ahead: present view minus decoded subgoal, in deviations; above 0, the "
-        "subgoal looks ahead",
+        "distance to what comes {ahead}: present minus decoded subgoal, in deviations; above 0, the subgoal "
+        "looks ahead",
         lambda games: games.closeness.gain.value,
         always,
         "0: the subgoal is the present view",
+    ),
+    Measure(
+        "future distance of the subgoal",
+        "distance of the decoded subgoal to what comes {ahead}, in deviations",
+        lambda games: games.closeness.decoded.value,
+        always,
+        "`future distance by chance`",
+    ),
+    Measure(
+        "future distance of standing still",
+        "the same of the present: they stay as they are",
+        lambda games: games.closeness.current.value,
+        always,
+        "`future distance by chance`",
+    ),
+    Measure(
+        "future distance by chance",
+        "the same of another step's decoded subgoal",
+        lambda games: games.chance_distance,
+        always,
     ),
     Measure(
         "closer to the future",

@@ -98,7 +98,7 @@ def model_state(face: ModelFace, model: OpponentModel | None) -> dict[str, np.nd
     """The weights of the exported model by name, [out, in]; for omg also the scale of views."""
     found = to_theirs(model_links(face), name_leaves(model))
     if isinstance(model, SubgoalModel):
-        centre, spread = model.prior.scale()
+        centre, spread = model.seen_statistics.scale()
         found |= {"centre": np.asarray(centre), "spread": np.asarray(spread)}
     return found
 

@@ -187,7 +187,7 @@ def onnx_bytes(face: Interface, policy: BasicMAC) -> bytes:
         of_model = name_leaves(policy.opponent_model)
         weights |= {f"model.{name}": np.asarray(leaf, np.float32) for name, leaf in of_model.items()}
         if isinstance(policy.opponent_model, SubgoalModel):
-            scale = policy.opponent_model.prior.scale()
+            scale = policy.opponent_model.seen_statistics.scale()
             weights["model.centre"], weights["model.spread"] = (np.asarray(part) for part in scale)
     graph = _Graph(onnx, face, weights)
     graph.remember()

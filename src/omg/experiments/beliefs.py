@@ -19,9 +19,9 @@ from omg.evaluation import group_names
 from omg.evaluation.room import RESPONSE
 from omg.evaluation.tables import AnswerRow, SetScoreRow
 from omg.experiments.evaluation import Arena
-from omg.experiments.room.keeping import find_response, folder_name
+from omg.experiments.room.keeping import find_response, folder_name, room_metric
 from omg.experiments.room.matrix import MatrixGames, Responder, ResponseMatrix, player_of
-from omg.experiments.room.measuring import RoomRules, room_metric
+from omg.experiments.room.measuring import RoomRules
 from omg.pools import Pool
 from omg.training.team import load_player
 
@@ -85,7 +85,8 @@ def find_answers(pool: Pool, env: Env, config: Config, say: Say = lambda message
     if is_hosted(env):
         raise UserError(f"{pool.path}: {pool.where} is no JAX program; beliefs are played in compiled games only.")
     rules = RoomRules()
-    games = MatrixGames(room_metric(env, None), rules.episodes, tuple(group_names(env.spec.n_agents)[:1]), rules.seed)
+    groups = tuple(group_names(env.spec.n_agents)[:1])
+    games = MatrixGames(room_metric(env.spec, None), rules.episodes, groups, rules.seed)
     matrix = ResponseMatrix(pool, env, config, games)
     members = pool.members(_TRAINING)
     (group,) = matrix.teams(_TRAINING)

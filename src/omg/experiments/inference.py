@@ -1,32 +1,44 @@
 """Does an agent infer anything about team-mates it has never met? Measured on games with one kind of team-mate each.
 
-What is measured stands in `omg.evaluation.subgoals`. Every seed of an agent is measured by itself; intervals are over
-seeds.
+What is measured stands in `omg.evaluation.probes` (of all agents) and `omg.evaluation.subgoals`. Every seed of an agent
+is measured by itself; intervals are over seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from omg.components import EpisodeBatch
 from omg.components.measure import take
-from omg.controllers.base import ModelsOthers
+from omg.controllers.basic import BasicMAC
+from omg.controllers.others import steps_of_others
 from omg.envs import Env
 from omg.evaluation import Mates, group_names, make_groups, record_group, stack_agents
+from omg.evaluation.probes import (
+    MEAN,
+    MEMORY,
+    MODEL,
+    OBSERVATION,
+    PROBES,
+    ProbedGames,
+    coming_steps,
+    running_mean,
+)
 from omg.evaluation.rows import Seed
 from omg.evaluation.statistics import score_interval
-from omg.evaluation.subgoals import MEASURES, InferredGames
+from omg.evaluation.subgoals import MEASURES, InferredGames, slots_ahead
 from omg.evaluation.tables import MeasureRow, MetricRow, OffsetRow
 from omg.experiments.evaluation import Arena, Contestants
 from omg.learners.subgoal_measures import tolerance_of
+from omg.modules.agents import AGENTS
 from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
-
-
-def infers_subgoals(agent: Agent) -> bool:
-    """Whether there is anything to measure here."""
-    return isinstance(agent.policy, ModelsOthers) and isinstance(agent.policy.opponent_model, SubgoalModel)
 
 
 def inference_rows(
@@ -38,7 +50,7 @@ def inference_rows(
     seed: int = 0,
     steps: int = 4000,
 ) -> list[MeasureRow]:
-    """Measures of agents that infer subgoals, with team-mates of one kind (the first group of the game).
+    """Probes of what agents know, with team-mates of one kind (the first group of the game), and of what subgoals say.
 
     Args:
         contestants: the seeds of one agent.
@@ -49,26 +61,31 @@ def inference_rows(
         steps: most steps that the probes look at.
 
     Returns:
-        One row per measure; none for other agents.
+        One row per measure; none for players that search.
     """
     first = contestants.agents[0]
-    if not infers_subgoals(first):
+    if not isinstance(first.policy, BasicMAC):
         return []
     mates = arena.mates(pool_set, first.config)
     found: dict[str, list[float]] = {}
     for agent in contestants.agents:
-        for name, value in take(MEASURES, _play(agent, arena.env, mates, episodes, seed, steps)).items():
+        probed, inferred = _play(agent, arena.env, mates, episodes, seed, steps)
+        known = {} if inferred is None else take(MEASURES, inferred)
+        for name, value in {**known, **take(PROBES, probed)}.items():
             found.setdefault(name, []).append(value)
+    rounds, model = arena.env.spec.round_steps is not None, first.policy.opponent_model
     words = {
         "policies": len(mates.members),
         "algorithms": len({member.algorithm for member in mates.members}),
-        "horizon": first.config.omg_horizon,
-        "tolerance": tolerance_of(first.policy.opponent_model.prior),
+        "ahead": "at the end of the round" if rounds else f"{first.config.omg_horizon} steps ahead",
+        "tolerance": tolerance_of(model.prior) if isinstance(model, SubgoalModel) else 0,
     }
+    meanings = {measure.name: measure.meaning for measure in MEASURES}
+    meanings |= {measure.name: measure.meaning for measure in PROBES}
     return [
-        _row(contestants.label, measure.name, found[measure.name], measure.meaning.format(**words))
-        for measure in MEASURES
-        if measure.name in found
+        _row(contestants.label, name, found[name], meaning.format(**words))
+        for name, meaning in meanings.items()
+        if name in found
     ]
 
 
@@ -85,30 +102,82 @@ def _row(label: str, measure: str, by_seed: Sequence[float], meaning: str) -> Me
     )
 
 
-def _play(agent: Agent, env: Env, mates: Mates, episodes: int, seed: int, steps: int) -> InferredGames:
+def _play(
+    agent: Agent, env: Env, mates: Mates, episodes: int, seed: int, steps: int
+) -> tuple[ProbedGames, InferredGames | None]:
     """Records one agent, one at a time: whole episodes of all of them would fill the memory."""
-    n_agents = env.spec.n_agents
+    n_agents, config, policy = env.spec.n_agents, agent.config, agent.policy
+    assert isinstance(policy, BasicMAC)
     group = make_groups(mates.members, n_agents, group_names(n_agents)[:1], seed)[0]
     each = max(-(-episodes // len(group.teams)), 2)
-    rollout, team = record_group(env, stack_agents([agent.policy]), mates, group, each, seed)
-    batch = rollout.batch
-    assert batch is not None
+    rollout, team = record_group(env, stack_agents([policy]), mates, group, each, seed)
+    assert rollout.batch is not None
+    batch = jax.tree.map(lambda values: jnp.asarray(values[0]), rollout.batch)
     assert batch.seat is not None
-    subgoal, filled = np.asarray(batch.records["infer_mu"])[0, :, :, 0], np.asarray(batch.filled)[0]
-    obs, seat = np.asarray(batch.obs)[0], np.asarray(batch.seat)[0]
-    views = np.asarray(batch.state)[0] if agent.config.obs_is_state else obs[np.arange(len(team)), :, seat]
-    kinds = sorted({member.algorithm for member in mates.members})
-    return InferredGames(
-        seen=views,
-        subgoal=subgoal,
-        length=filled.sum(axis=1),
+    length = np.asarray(batch.filled.sum(axis=1))
+    views, features, memory = _replayed(policy, batch)
+    read, seats = steps_of_others(env.spec), batch.seat[:, None]
+    rounds = env.spec.round_steps
+    slots = np.broadcast_to(np.arange(views.shape[1]), views.shape[:2])
+    # The step that leads to a slot is taken in the one before.
+    ahead = np.minimum(slots_ahead(slots, config.omg_horizon, rounds), length[:, None]) - 1
+    next_seat = np.asarray((batch.seat + 1) % n_agents)
+    games = np.arange(len(team))
+    known = {OBSERVATION: views, MEAN: running_mean(views)}
+    if AGENTS[config.agent].traits.recurrent:
+        known[MEMORY] = memory
+    if features is not None:
+        known[MODEL] = features
+    probed = ProbedGames(
+        known=known,
+        coming=coming_steps(
+            np.asarray(read.places(batch))[games, :, next_seat],
+            np.asarray(batch.actions)[games, :, next_seat],
+            np.maximum(ahead, 0),
+        ),
+        length=length,
         team=team,
-        algorithm=np.asarray([kinds.index(member.algorithm) for member in mates.members]),
-        prior=agent.policy.opponent_model.prior,
-        horizon=agent.config.omg_horizon,
         steps=steps,
         seed=seed,
     )
+    model = policy.opponent_model
+    if not isinstance(model, SubgoalModel):
+        return probed, None
+    kinds = sorted({member.algorithm for member in mates.members})
+    assert features is not None
+    return probed, InferredGames(
+        seen=views,
+        subgoal=features,
+        length=length,
+        team=team,
+        algorithm=np.asarray([kinds.index(member.algorithm) for member in mates.members]),
+        prior=model.prior,
+        horizon=config.omg_horizon,
+        steps=steps,
+        seed=seed,
+        others=np.asarray(read.along(batch, seats))[:, :, 0] if config.subgoal_of == "others" else None,
+        round_steps=rounds if config.omg_candidates == "rounds" else None,
+    )
+
+
+@eqx.filter_jit
+def _replay(policy: BasicMAC, batch: EpisodeBatch, seats: Array) -> tuple[Array, Array | None, Array]:
+    views = policy.reading.episodes(batch, seats)
+    model, inferred = policy.opponent_model, None
+    if model is not None:
+        inferred = model.features(model.unroll(views.model_inputs()), None)
+    _, memory = views.run(policy.agent, policy.reading.features(model, views, inferred))
+    return views.model_inputs().seen, inferred, memory
+
+
+def _replayed(policy: BasicMAC, batch: EpisodeBatch) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """What an agent saw, what its opponent model said (None without one) and what it remembered: [B, T+1, ...] each."""
+    assert batch.seat is not None
+    seen, inferred, memory = _replay(policy, batch, batch.seat[:, None])
+    own = [None if values is None else np.asarray(values)[:, :, 0] for values in (seen, inferred, memory)]
+    assert own[0] is not None
+    assert own[2] is not None
+    return own[0], own[1], own[2]
 
 
 def control_rows(label: str, metrics: Sequence[MetricRow], metric: str) -> list[MeasureRow]:

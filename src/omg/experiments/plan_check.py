@@ -14,6 +14,7 @@ from omg.experiments.stages.pool import POOL_FOLDER, given_or_copied
 from omg.experiments.stages.report import question_of
 from omg.experiments.stages.train import RUNS_FOLDER, agent_config, agent_configs
 from omg.experiments.trials import chosen_trial, trial_run, trial_settings
+from omg.modules.agents import AGENTS
 from omg.names import file_name
 
 
@@ -79,9 +80,13 @@ class CheckedPlan:
         return self.plan.prior is not None and seated and config.learner_part.infers_subgoals and not config.prior_path
 
     @property
-    def with_models(self) -> tuple[str, ...]:
-        """Labels of the agents with an opponent model, of which diagnostics tell something."""
-        return tuple(label for label, config in self.agents.items() if not config.model_part.absent)
+    def probed(self) -> tuple[str, ...]:
+        """Labels of the agents of which diagnostics tell something: those with an opponent model, or a memory."""
+        return tuple(
+            label
+            for label, config in self.agents.items()
+            if not config.model_part.absent or AGENTS[config.agent].traits.recurrent
+        )
 
     @property
     def self_play(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from omg.errors import UserError, abridged, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
 from omg.names import check_links, inert
-from omg.pools import PRIOR_FOLDER, Agent, AgentCard, is_pool, load_agent, read_agent_card
+from omg.pools import PRIOR_FOLDERS, Agent, AgentCard, is_pool, load_agent, read_agent_card
 from omg.pools.index import INDEX, SETS, Member, Pool, Standing
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -130,7 +130,7 @@ def copy_pool(source: Path, target: Path, *, prior: bool) -> None:
     """
     Pool.open(source)
     check_links(source)
-    left_out = [RUNS, ".lock", *(() if prior else (PRIOR_FOLDER,))]
+    left_out = [RUNS, ".lock", *(() if prior else PRIOR_FOLDERS.values())]
     with new_folder(target) as staging:
         shutil.copytree(
             source, staging, dirs_exist_ok=True, ignore=lambda where, _: left_out if Path(where) == source else ()

@@ -15,6 +15,7 @@ from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import BudgetScoreRow
 from omg.evaluation.tables import (
     TABLES,
+    ClosedRow,
     ComparisonRow,
     CrossPlayRow,
     EpisodeRow,
@@ -29,6 +30,8 @@ from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.budget import budget_chapters, budget_files, planned_answer, write_budget_tables
 from omg.experiments.inference import offset_rows
+from omg.experiments.room.planned import CLOSED_FILE, below_best_fixed, is_measured, planned_closed, room_chapters
+from omg.experiments.room.reading import unmeasured
 from omg.experiments.runs import known_runs
 from omg.experiments.stages.pool import dealt_words
 from omg.experiments.trials import trials_chapters
@@ -57,8 +60,9 @@ def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
     """Everything that `write_tables` makes; without groups of teams what there is besides, which may be nothing."""
     evaluation = checked.plan.evaluation
     names = ["crossplay.csv"] if evaluation.plays_groups or evaluation.crossplay_episodes else []
-    names += ["diagnostics.csv"] if evaluation.plays_groups or checked.with_models else []
+    names += ["diagnostics.csv"] if evaluation.plays_groups or checked.probed else []
     names += ["scores.csv", "summary.csv", "comparison.csv", "marl_eval.json"] if evaluation.plays_groups else []
+    names += [CLOSED_FILE] if is_measured(checked) else []
     return (*(evaluation_folder(checked) / name for name in names), *budget_files(checked))
 
 
@@ -126,6 +130,8 @@ def write_tables(
         write_rows(files["summary"], _summary(checked, played), SetSummaryRow.names())
         write_rows(files["comparison"], _comparison(checked, first), ComparisonRow.names())
         write_json(files["marl_eval"], _marl_eval(checked, first))
+    if "closed" in files:
+        write_rows(files["closed"], planned_closed(checked, first), ClosedRow.names())
     write_budget_tables(checked, budget)
 
 
@@ -152,7 +158,8 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
-        chapters=[*budget_chapters(checked), *trials_chapters(checked)],
+        warnings=below_best_fixed(checked),
+        chapters=(*room_chapters(checked), *budget_chapters(checked), *trials_chapters(checked)),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
@@ -276,6 +283,8 @@ def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
             f"Their first {plan.adaptation.episodes} episodes were played with {pool[plan.adaptation.set]} players of "
             f"the set {plan.adaptation.set}" + (" and further scripts." if plan.adaptation.players else ".")
         )
+    if not is_measured(checked) and plan.evaluation.plays_groups:
+        lines.append(unmeasured(checked.pool.name, first))
     if plan.pool.kinds is not None:
         lines.append(f"Partners: {dealt_words(plan.pool)}.")
     return [

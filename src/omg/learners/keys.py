@@ -158,6 +158,9 @@ class SubgoalKeys(Keys):
     omg_mix_anneal_time: Annotated[Steps, _OF_MIX] = Field(
         50_000, ge=1, description="mix: environment steps over which the share falls"
     )
+    omg_mix_until: Annotated[Real | None, _OF_MIX] = Field(
+        None, gt=0, le=1, description="mix: share of t_max over which it falls, in place of omg_mix_anneal_time"
+    )
     omg_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence from the selected subgoal")
     prior_path: str | None = Field(
         None,
@@ -169,8 +172,12 @@ class SubgoalKeys(Keys):
 class SubgoalReadingKeys(Keys):
     """How an agent network reads its subgoals."""
 
-    omg_feature: Annotated[str, Words("code", "view")] = Field(
-        "code", description="The agent reads a subgoal's code, or the view it stands for"
+    omg_candidates: Annotated[str, Words("episode", "life", "rounds")] = Field(
+        "episode",
+        description="Coming states: those of the episode, of the own life, or the ends of the rounds they belong to",
+    )
+    omg_feature: Annotated[str, Words("code", "view", "both")] = Field(
+        "code", description="The agent reads a subgoal's code, or the view it stands for, or both"
     )
     omg_residual: bool = Field(
         False, description="Infer how the subgoal differs from the prior's code of the present view"

@@ -22,6 +22,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
+from omg.controllers.others import OthersSteps, subgoal_steps
 from omg.controllers.reading import SeatViews, candidates, state_value
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalTraining
@@ -51,7 +52,11 @@ class OMGLearner(QLearner):
         self.keeps_inferred = config.omg_bootstrap == "same"
 
     def _training(self) -> SubgoalTraining[QState]:
-        return SubgoalTraining(self.config, self.candidate_values, self.learns_prior)
+        return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
+
+    def reads_others(self) -> OthersSteps | None:
+        """How updates read what subgoals stand for; see `subgoal_of`."""
+        return subgoal_steps(self.config, self.spec)
 
     def candidate_values(
         self, state: QState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

@@ -14,6 +14,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
+from omg.controllers.others import OthersSteps, subgoal_steps
 from omg.controllers.reading import SeatViews
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.subgoals import SubgoalTraining
@@ -42,7 +43,11 @@ class OMGPPOLearner(PPOLearner):
         super().__init__(config, spec, team, partners)
 
     def _training(self) -> SubgoalTraining[PPOState]:
-        return SubgoalTraining(self.config, self.candidate_values, self.learns_prior)
+        return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
+
+    def reads_others(self) -> OthersSteps | None:
+        """How updates read what subgoals stand for; see `subgoal_of`."""
+        return subgoal_steps(self.config, self.spec)
 
     def candidate_values(
         self, state: PPOState, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, inferred: Array, goals: Array

@@ -4,7 +4,7 @@
            + prior_kl_weight * KL(encoding || N(0, 1)) (summed over the subgoal's features)
 
 as a mean over all views, that of an episode's last state included, and the seats. Frozen players act; the learner only
-watches.
+watches. With `subgoal_of: others` what the others did takes the place of views, see `omg.controllers.others`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch, Number, masked_mean, view_mask
 from omg.controllers.draw import TeamDraw
+from omg.controllers.others import subgoal_steps
 from omg.learners.base import Kept
 from omg.modules.opponent_models.prior import Prior
 
@@ -45,7 +46,9 @@ class PriorLearner:
         self.config = config
         self.spec = spec
         self.optimiser = optax.adam(config.am_lr)
-        self.kept = Kept(columns=None, state=config.obs_is_state)
+        self.others = subgoal_steps(config, spec)
+        of_state = self.others is not None and self.others.reads_state
+        self.kept = Kept(columns=None, state=config.obs_is_state or of_state)
         self.examines = True
         self.controls: tuple[str, ...] = ()
 
@@ -53,11 +56,12 @@ class PriorLearner:
         """A new prior."""
         width = self.spec.state_dim if self.config.obs_is_state else self.spec.obs_dim
         maps = self.spec.map_shape if self.config.omg_maps else None
-        prior = Prior(width, self.config.subgoal_dim, map_shape=maps, key=key)
+        encoded, apart = (width, None) if self.others is None else (self.others.dim, width)
+        prior = Prior(encoded, self.config.subgoal_dim, map_shape=maps, seen_features=apart, key=key)
         return PriorState(prior, self.optimiser.init(prior), jnp.zeros((), jnp.int32))
 
     def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
-        """All observations, and the state if that is what seats see."""
+        """All observations, and the state if that is what seats see or what is encoded."""
         return batch if self.kept.state else batch._replace(state=batch.state[..., :0])
 
     def policy(self, state: PriorState) -> None:
@@ -75,11 +79,11 @@ class PriorLearner:
         self, state: PriorState, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array
     ) -> tuple[PriorState, dict[str, Array]]:
         """One gradient update; metrics as in `Prior.loss`."""
-        seen, mask = self._seen(batch), view_mask(batch)
-        prior = state.prior.counting(seen, mask)
+        encoded, seen, mask = *self._encoded(batch), view_mask(batch)
+        prior = state.prior.counting(encoded, mask, seen)
 
         def loss(prior: Prior) -> tuple[Array, dict[str, Array]]:
-            return prior.loss(seen, mask, self.config.prior_kl_weight, key)
+            return prior.loss(encoded, mask, self.config.prior_kl_weight, key)
 
         (_, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(prior)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
@@ -92,7 +96,7 @@ class PriorLearner:
         units, all features together); `prior_active` (subgoal features whose mean varies by more than 0.01 over
         states); `prior_explained` (share of the views' variance that the decoded mean explains).
         """
-        seen, mask = self._seen(batch), view_mask(batch)
+        (seen, _), mask = self._encoded(batch), view_mask(batch)
         _, metrics = state.prior.loss(seen, mask, self.config.prior_kl_weight, key)
         mean, _ = state.prior.encode(seen)
         error = ((state.prior.decode(mean) - seen) ** 2).mean(axis=-1)
@@ -106,6 +110,10 @@ class PriorLearner:
             "prior_explained": 1.0 - masked_mean(unexplained, mask) / masked_mean((normal**2).mean(axis=-1), mask),
         }
 
-    def _seen(self, batch: EpisodeBatch) -> Array:
-        """[B, T+1, seats, O], or [B, T+1, 1, S]."""
-        return batch.state[:, :, None] if self.config.obs_is_state else batch.obs
+    def _encoded(self, batch: EpisodeBatch) -> tuple[Array, Array | None]:
+        """What is encoded, [B, T+1, seats, O] or [B, T+1, 1, S], and what seats see where that is something else."""
+        seen = batch.state[:, :, None] if self.config.obs_is_state else batch.obs
+        if self.others is None:
+            return seen, None
+        encoded = self.others.along(batch, None)
+        return encoded, jnp.broadcast_to(seen, (*encoded.shape[:-1], seen.shape[-1]))

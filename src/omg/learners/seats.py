@@ -24,6 +24,7 @@ from jax import Array
 from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats, viewed_slots
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
+from omg.controllers.others import OthersSteps
 from omg.controllers.reading import Reading, SeatViews
 from omg.learners.base import Kept
 from omg.modules.opponent_models.base import OpponentModel
@@ -120,14 +121,21 @@ class SeatLearner(Generic[State]):
         # Whoever has all seats reads them in their order; where the team begins then says nothing.
         self.team = None if self.seats == spec.n_agents else team
         self.partners = partners
-        stores_all = self.team is None or config.model_part.stores_others
-        self.kept = Kept(None if stores_all else self.seats, state=self.team is None or self.needs_state())
+        others = self.reads_others()
+        seen_by_others = config.model_part.stores_others or (others is not None and not others.reads_state)
+        of_state = self.needs_state() or (others is not None and others.reads_state)
+        stores_all = self.team is None or seen_by_others
+        self.kept = Kept(None if stores_all else self.seats, state=self.team is None or of_state)
         self.examines = False
         self.controls: tuple[str, ...] = () if self.team is None or config.model_part.absent else ("zero", "shuffled")
 
     def needs_state(self) -> bool:
         """Whether updates read the global state."""
         return self.config.obs_is_state
+
+    def reads_others(self) -> OthersSteps | None:
+        """How updates read what the other seats did; None where they do not."""
+        return None
 
     def keep(self, batch: EpisodeBatch) -> EpisodeBatch:
         """All of it, or in a team the columns of the seats that learn.

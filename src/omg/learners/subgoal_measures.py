@@ -7,6 +7,8 @@
   a binary map (`omg_maps`) the maps are compared, cell by cell: a hit is a map without a single wrong cell.
 - `subgoal_future_distance`, `subgoal_present_distance`: the same distance of the decoded subgoal, and of the present
   view, to the view H steps ahead (the last one past the end). A useful subgoal is nearer than the present.
+  With `subgoal_of: others` both are of what the others do instead of views, with `omg_candidates: rounds` the view is
+  that of the end of the round.
 - `subgoal_probe`, `present_probe`: accuracy with which a linear classifier reads from the subgoal, or from the present
   view, which player has most of the other seats; fitted on every other episode, scored on the rest. `probe_chance` is
   the share of the most frequent player.
@@ -41,13 +43,15 @@ class TestedSubgoals:
 
     prior: Prior
     seen: Array
-    """[B, T+1, m, O] views, normalised units."""
+    """[B, T+1, m, O] what subgoals stand for as it really came, normalised units: views, or what the others did."""
+    view: Array
+    """[B, T+1, m, O'] the present view, normalised units; the same where subgoals stand for views."""
     subgoal: Array
     """[B, T+1, m, D] means of the inferred subgoals."""
     decoded: Array
     """[B, T+1, m, O] the views they stand for, normalised units."""
     future: Array
-    """[B, T, m, O] views H steps ahead, the last one past the end."""
+    """[B, T, m, O] what came H steps ahead or at the end of the round; the last one past the end."""
     length: Array
     """[B] steps played."""
     played: Array
@@ -110,7 +114,7 @@ MEASURES: tuple[Measure[TestedSubgoals, Array], ...] = (
     Measure(
         "present_probe",
         "the same from the present view",
-        lambda tested: tested.probe(tested.seen),
+        lambda tested: tested.probe(tested.view),
         _several,
         "`probe_chance`",
     ),
@@ -125,21 +129,40 @@ MEASURES: tuple[Measure[TestedSubgoals, Array], ...] = (
 
 
 def examine_subgoals(
-    model: SubgoalModel, batch: EpisodeBatch, views: SeatViews, horizon: int, partners: int
+    model: SubgoalModel,
+    batch: EpisodeBatch,
+    views: SeatViews,
+    horizon: int,
+    partners: int,
+    others: Array | None = None,
+    round_steps: int | None = None,
 ) -> dict[str, Array]:
-    """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart."""
+    """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart.
+
+    Args:
+        model: What infers.
+        batch: Test episodes.
+        views: The same as the seats that learn saw them.
+        horizon: H.
+        partners: Number of different players in the other seats.
+        others: [B, T+1, m, F], what the others did, where subgoals stand for that.
+        round_steps: Steps of a round, where subgoals stand for the ends of rounds: the next one is the future then.
+    """
     inputs = views.model_inputs()
     inference = model.unroll(inputs)
     length = lengths(batch)
-    seen = inference.seen
+    seen = inference.seen if others is None else model.prior.normalise(others)
     decoded = model.prior.decode_normalised(inference.mean)
     steps = seen.shape[1] - 1
     played = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
-    ahead = jnp.minimum(jnp.arange(steps) + horizon, length[:, None])
+    now = jnp.arange(steps)
+    coming = now + horizon if round_steps is None else (now // round_steps + 1) * round_steps
+    ahead = jnp.minimum(coming, length[:, None])
     future = jnp.take_along_axis(seen, ahead[..., None, None], axis=1)
     tested = TestedSubgoals(
         prior=model.prior,
         seen=seen,
+        view=inference.seen,
         subgoal=inference.mean,
         decoded=decoded,
         future=future,

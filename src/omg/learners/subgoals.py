@@ -1,7 +1,8 @@
 """How the opponent model of inferred subgoals is trained, whatever the learner learns with them.
 
 For every step of a played episode, with E the frozen prior's encoding and s_{t+1} ... s_{t+H} the states that really
-came (the last one repeats past the end):
+came (the last one repeats past the end; `subgoal_of`: as the seat saw them, or what the others did on the way there;
+`omg_candidates`: those of the own life, or ends of rounds in their place):
 
 - *selector*: candidates E(s_{t+1}) ... E(s_{t+H}); the selected subgoal is the candidate with the highest value
   V(s_t, g) (optimistic) or the lowest (conservative), or a random one, the next, the third (`subgoal_mode`); what V is
@@ -26,6 +27,7 @@ from jax import Array, lax
 from omg.components import EpisodeBatch, Number
 from omg.components.counts import linear
 from omg.controllers.basic import BasicMAC
+from omg.controllers.others import subgoal_steps
 from omg.controllers.reading import SeatViews, Selection, past_the_end, select_goals
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
@@ -36,6 +38,7 @@ from omg.registry import ModelTraining
 
 if TYPE_CHECKING:
     from omg.config import Config
+    from omg.envs.base import EnvSpec
 
 Codes = tuple[Array, Array]
 """Mean and log variance."""
@@ -54,11 +57,19 @@ class SubgoalTraining(Generic[Trained]):
 
     examines = True
 
-    def __init__(self, config: Config, candidate_values: CandidateValues[Trained], learns_prior: bool = False):
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        candidate_values: CandidateValues[Trained],
+        learns_prior: bool = False,
+    ):
         if config.model_part.training is not ModelTraining.SUBGOALS:
             raise UserError(f"am_model: got {config.am_model}, but a learner of subgoals trains omg_am.")
         self.config = config
         self.candidate_values = candidate_values
+        self.others = subgoal_steps(config, spec)
+        self.round_steps = spec.round_steps if config.omg_candidates == "rounds" else None
         self.optimiser = optax.adam(config.am_lr)
         self.learns_prior = learns_prior
         """Whether the prior is learned along with everything else, because there is no pre-trained one."""
@@ -71,7 +82,10 @@ class SubgoalTraining(Generic[Trained]):
     def examine(self, mac: BasicMAC, batch: EpisodeBatch, views: SeatViews, partners: int) -> dict[str, Array]:
         """What the inferred subgoals say about the future and about the others; see `subgoal_measures`."""
         assert isinstance(mac.opponent_model, SubgoalModel)
-        return examine_subgoals(mac.opponent_model, batch, views, self.config.omg_horizon, partners)
+        told = None if self.others is None else self.others.along(batch, views.chosen)
+        return examine_subgoals(
+            mac.opponent_model, batch, views, self.config.omg_horizon, partners, told, self.round_steps
+        )
 
     def update(self, state: Trained, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:
         """See `ModelTrainer.update`."""
@@ -80,15 +94,18 @@ class SubgoalTraining(Generic[Trained]):
         assert key is not None
         keys = [key] if len(shares) == 1 else list(jax.random.split(key, len(shares)))
         inputs = [share.views.model_inputs() for share in shares]
+        encoded = [each.seen for each in inputs]
+        if self.others is not None:
+            encoded = [self.others.along(share.batch, share.views.chosen) for share in shares]
         prior = model.prior
         if self.learns_prior:
-            for share, each in zip(shares, inputs, strict=True):
-                prior = prior.counting(each.seen, share.viewed)
+            for share, stood_for, each in zip(shares, encoded, inputs, strict=True):
+                prior = prior.counting(stood_for, share.viewed, each.seen)
             model = model.with_prior(prior)
 
         def loss(trained: SubgoalModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
             whole = trained if self.learns_prior else trained.with_prior(prior)
-            given = zip(shares, inputs, keys, strict=True)
+            given = zip(shares, inputs, encoded, keys, strict=True)
             learned = [self._share_loss(whole, state, *each, t_env) for each in given]
             value, metrics = weigh([means for means, _ in learned], shares)
             return value, (tuple(features for _, features in learned), metrics)
@@ -106,6 +123,7 @@ class SubgoalTraining(Generic[Trained]):
         state: Trained,
         share: Share,
         inputs: ModelInputs,
+        encoded: Array,
         key: Array,
         t_env: Number,
     ) -> tuple[tuple[Array, dict[str, Array]], Array]:
@@ -116,6 +134,7 @@ class SubgoalTraining(Generic[Trained]):
             state: The learner's before the update.
             share: Played episodes.
             inputs: What the model reads of them.
+            encoded: [B, T+1, m, O], what subgoals stand for, of all slots.
             key: Consumed.
             t_env: Environment steps so far.
         """
@@ -129,14 +148,14 @@ class SubgoalTraining(Generic[Trained]):
         posterior = model.unroll(inputs)
         # What the agent learns with, and what the selector carries its memory along, come from the same pass.
         inferred = lax.stop_gradient(model.features(posterior, infer_key if config.omg_sample else None))
-        encoded = lax.stop_gradient(model).prior.encode(inputs.seen)
-        selection = self.select(model, state, share, encoded, inferred, select_key)
+        codes = lax.stop_gradient(model).prior.encode(encoded)
+        selection = self.select(model, state, share, codes, inferred, select_key)
         played = jax.tree.map(lambda values: values[:, :-1], posterior)
         value, metrics = model.subgoal_loss(
             played, selection.mean, selection.log_var, mask, config.omg_kl_weight, loss_key
         )
         if self.learns_prior:
-            prior_value, prior_metrics = model.prior.loss(inputs.seen, share.viewed, config.prior_kl_weight, prior_key)
+            prior_value, prior_metrics = model.prior.loss(encoded, share.viewed, config.prior_kl_weight, prior_key)
             value, metrics = value + prior_value, metrics | prior_metrics
         measured = selection_metrics(selection, mask[..., None], config.omg_horizon)
         features, selected = mix_subgoals(config, inferred, selection, mask[..., None], t_env, mix_key)
@@ -159,12 +178,46 @@ class SubgoalTraining(Generic[Trained]):
         config = self.config
         model = lax.stop_gradient(model)
         length = share.length[:, None]
+        if config.omg_candidates != "episode":
+            length = last_alive(share.views.seen, length)
+        if self.round_steps is not None:
+            encoded = at_round_ends(encoded, self.round_steps, length)
         mean, log_var = (past_the_end(each, length, config.omg_horizon) for each in lax.stop_gradient(encoded))
         values = None
         if config.subgoal_mode in VALUED_MODES:
             player = lax.stop_gradient(dataclasses.replace(state.mac, opponent_model=model))
             values = self.candidate_values(state, player, share.batch, share.views, inferred, mean)
         return select_goals(config, (mean, log_var), values, mean.shape[2], length, key)
+
+
+def last_alive(seen: Array, length: Array) -> Array:
+    """The last slot of each seat's own life: a seat that is out of the game sees nothing but zeros.
+
+    Args:
+        seen: [B, T+1, m or 1, O] views.
+        length: [B, 1] integers, the slot of the episode's last view.
+
+    Returns:
+        [B, m or 1] integers, at most `length`.
+    """
+    slots = jnp.arange(seen.shape[1])[:, None]
+    alive = (seen != 0).any(axis=-1) & (slots <= length[:, None])
+    return jnp.where(alive, slots, 0).max(axis=1)
+
+
+def at_round_ends(codes: Codes, steps: int, length: Array) -> Codes:
+    """Of every slot the codes of the slot in which its round ends: [B, T+1, m, D] each.
+
+    Args:
+        codes: Of all slots.
+        steps: Of a round.
+        length: [B, m] or [B, 1] integers, the last slot; a round that is cut short ends there.
+    """
+    slots = codes[0].shape[1]
+    ends = jnp.minimum(-(-jnp.arange(slots) // steps) * steps, slots - 1)
+    index = jnp.minimum(ends[:, None], length[:, None])[..., None]
+    mean, log_var = (jnp.take_along_axis(each, index, axis=1) for each in codes)
+    return mean, log_var
 
 
 def mix_subgoals(
@@ -185,7 +238,9 @@ def mix_subgoals(
     """
     shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
     if config.omg_q_input == "mix":
-        share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, config.omg_mix_anneal_time)
+        until = config.omg_mix_until
+        falls = config.omg_mix_anneal_time if until is None else max(round(until * config.t_max), 1)
+        share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, falls)
     else:
         share = jnp.float32(shares[config.omg_q_input])
     # Nothing can be selected behind an episode's last step, however far its batch is padded.

@@ -3,11 +3,11 @@
 from omg.pools.agents import Agent, AgentCard, agent_from_arrays, load_agent, read_agent_card, save_agent
 from omg.pools.index import INDEX, SETS, Member, Pool, Standing
 from omg.pools.learning import load_learning, save_learning
-from omg.pools.priors import PRIOR_FOLDER, PriorCard, load_prior, pool_prior, save_prior
+from omg.pools.priors import PRIOR_FOLDERS, PriorCard, load_prior, pool_prior, prior_folder, save_prior
 
 __all__ = [
     "INDEX",
-    "PRIOR_FOLDER",
+    "PRIOR_FOLDERS",
     "SETS",
     "Agent",
     "AgentCard",
@@ -21,6 +21,7 @@ __all__ = [
     "load_learning",
     "load_prior",
     "pool_prior",
+    "prior_folder",
     "read_agent_card",
     "save_agent",
     "save_learning",

@@ -17,7 +17,8 @@ from omg.names import inside
 from omg.pools.bundles import read_bundle, write_bundle
 
 PRIOR_CARD = "prior.json"
-PRIOR_FOLDER = "prior"
+PRIOR_FOLDERS = {"view": "prior", "others": "prior_others"}
+"""What subgoals stand for -> folder in a pool that has their prior."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ class PriorCard:
     """Its newest measures on games it was not trained on."""
     map_shape: tuple[Size, Size, Size] | None = None
     """Pictures, height and width of the binary map that views begin with, where it reads them as such."""
+    seen_features: Size | None = None
+    """Width of what seats see, where it encodes what the others do instead (`subgoal_of: others`)."""
+
+    @property
+    def subgoal_of(self) -> str:
+        """What its subgoals stand for, as the configuration says it."""
+        return "view" if self.seen_features is None else "others"
 
 
 def save_prior(folder: Path, prior: Prior, card: PriorCard) -> Path:
@@ -45,13 +53,17 @@ def save_prior(folder: Path, prior: Prior, card: PriorCard) -> Path:
     return write_bundle(folder, "prior", prior, PRIOR_CARD, asdict(card))
 
 
-def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
+def load_prior(path: str | Path, subgoal_of: str = "view") -> tuple[Prior, PriorCard]:
     """Loads a prior's folder, or the prior in a pool's or a run's folder.
+
+    Args:
+        path: The folder.
+        subgoal_of: Which of a pool's priors.
 
     Raises:
         UserError: nothing there, or damaged.
     """
-    folder = _find(given_path(path))
+    folder = _find(given_path(path), prior_folder(subgoal_of))
     bundle = read_bundle(folder, PRIOR_CARD, PriorCard)
     card = bundle.card
     if card.map_shape is not None and math.prod(card.map_shape) > card.features:
@@ -60,7 +72,15 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
         )
     key = jax.random.PRNGKey(0)
     try:
-        template = jax.eval_shape(lambda: Prior(card.features, card.subgoal_dim, map_shape=card.map_shape, key=key))
+        template = jax.eval_shape(
+            lambda: Prior(
+                card.features,
+                card.subgoal_dim,
+                map_shape=card.map_shape,
+                seen_features=card.seen_features,
+                key=key,
+            )
+        )
     except (ArithmeticError, TypeError, ValueError) as error:
         raise UserError(f"{folder / PRIOR_CARD} is damaged: no prior has such sizes ({error}).") from None
     try:
@@ -70,14 +90,19 @@ def load_prior(path: str | Path) -> tuple[Prior, PriorCard]:
     return jax.device_put(prior), card
 
 
-def pool_prior(pool: str | Path) -> str | None:
-    """Path of the prior that was trained on a pool, if there is one."""
-    folder = whole_folder(Path(pool) / PRIOR_FOLDER)
+def prior_folder(subgoal_of: str) -> str:
+    """Name of the folder in a pool that has the prior of such subgoals."""
+    return PRIOR_FOLDERS[subgoal_of]
+
+
+def pool_prior(pool: str | Path, subgoal_of: str = "view") -> str | None:
+    """Path of the prior of such subgoals that was trained on a pool, if there is one."""
+    folder = whole_folder(Path(pool) / prior_folder(subgoal_of))
     return str(folder) if (folder / PRIOR_CARD).is_file() else None
 
 
-def _find(path: Path) -> Path:
-    candidates = [path, path / PRIOR_FOLDER, *sorted(path.glob("agents/seed_*/last"))]
+def _find(path: Path, in_pool: str) -> Path:
+    candidates = [path, path / in_pool, *sorted(path.glob("agents/seed_*/last"))]
     for folder in map(whole_folder, candidates):
         if (folder / PRIOR_CARD).is_file():
             return inside(path, folder)

@@ -79,6 +79,8 @@ class ReportInput:
     """Columns of `OffsetRow`."""
     diagnostics: Sequence[Row] = ()
     """Columns of `MeasureRow`; ends of an interval that are None or NaN: there is none."""
+    warnings: Sequence[str] = ()
+    """Sentences that must be read before the answer."""
     chapters: Sequence[Chapter] = ()
     """Further parts, which stand before who is better."""
     adaptation: Chapter | None = None
@@ -140,6 +142,7 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     _require(report)
     parts = [f"**{markdown_text(report.lead)}**"] if report.lead else []
     parts += [f"# {markdown_text(report.title)}", f"## {markdown_text(report.question)}"]
+    parts += [f"**{markdown_text(line)}**" for line in report.warnings]
     for answer in answers(report.comparison, report.names):
         parts.append(f"**{answer.word}.** {markdown_text(answer.headline)}")
         parts.append("\n".join(f"- {markdown_text(sentence)}" for sentence in answer.sentences))
@@ -181,6 +184,7 @@ def _verdict_section(report: ReportInput) -> str:
         *([f'<p class="answer">{html_text(report.lead)}</p>'] if report.lead else []),
         f"<h1>{html_text(report.title)}</h1>",
         f'<p class="question">{html_text(report.question)}</p>',
+        *(f"<p><strong>{html_text(line)}</strong></p>" for line in report.warnings),
         f'<p class="answer">{badge(first.word)} {html_text(first.headline)}</p>',
         _list(first.sentences),
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omg.components.files import write_text
 from omg.evaluation.room import ALL_POOLS, LARGE, MIXTURE, share_closed
 from omg.evaluation.tables import ClosedRow, ResponseRow, RoomRow, TrainedResponseRow
+from omg.report.chapters import Chapter
 from omg.report.curves import figure_path, save_figure
 from omg.report.figures import INK, PALETTE, draw_cross_play, figure_style, inline_svg
 from omg.report.markup import document, figure_block, html_table, html_text
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 _MOST_PARTNERS = 10
 """Widest response matrix that a terminal shows."""
+_SPREAD = 0.4
+"""Of a bar's height, over which agents are spread so that equal ones are seen."""
 _MOST_NAMED = 6
 """Partners that a line names."""
-MEASURE_HINT = "The room of this pool is not measured: omg room {pool} says what there is to gain from knowing others."
+MEASURE_HINT = "Room: not measured. {command} says what there is to gain from knowing the others."
 
 SHARES = (
     ShownColumn(ClosedRow.agent),
@@ -49,7 +52,7 @@ def room_sentence(row: RoomRow) -> str:
         return f"There is room: {claim}; that is {share} of what lies above a random player ({words.bare(row.floor)})."
     return (
         f"There is little room: {claim}; that is {share} of what lies above a random player "
-        f"({words.bare(row.floor)}), and {LARGE:.0%} is wanted."
+        f"({words.bare(row.floor)}), and {100 * LARGE:.0f} % is wanted."
     )
 
 
@@ -181,16 +184,16 @@ def _where(row: ClosedRow) -> str:
 
 
 def closed_screen(rows: Sequence[ClosedRow], names: Mapping[str, str] | None = None) -> Screen:
-    """How much of the room agents close: first who is below best fixed, then the table."""
-    if not rows:
-        return ()
-    head, lines = table_of(rows, SHARES, names)
-    return [*below_lines(rows, names), ScreenTable("Share of the room closed", head, lines)]
+    """The table of how much of the room agents close; nothing without any."""
+    return [ScreenTable("Share of the room closed", *table_of(rows, SHARES, names))] if rows else ()
 
 
 @figure_style()
 def draw_room(
-    rows: Sequence[RoomRow], names: Mapping[str, str] | None = None, agents: Sequence[ClosedRow] = ()
+    rows: Sequence[RoomRow],
+    names: Mapping[str, str] | None = None,
+    agents: Sequence[ClosedRow] = (),
+    colours: Mapping[str, str] | None = None,
 ) -> Figure:
     """Bars from floor over best fixed to ceiling for each row, with the agents' means as marks.
 
@@ -198,6 +201,7 @@ def draw_room(
         rows: of the groups, or of the pools.
         names: label -> name of agents.
         agents: whose means are marked, in the bars of their groups.
+        colours: label -> colour of agents.
     """
     from matplotlib.figure import Figure
 
@@ -220,19 +224,40 @@ def draw_room(
         own = [row for row in agents if row.agent == label and row.group in places]
         axes.plot(
             [words.factor * row.mean for row in own],
-            [places[row.group] for row in own],
+            [places[row.group] + _SPREAD * ((number + 0.5) / len(labels) - 0.5) for row in own],
             "o",
-            color=PALETTE[number % len(PALETTE)],
+            color=(colours or {}).get(label, PALETTE[number % len(PALETTE)]),
             ms=6,
             lw=0,
             label=agent_name(label, names),
         )
     several = len({row.pool for row in rows}) > 1
-    axes.set_yticks(range(len(rows)), [Path(row.pool).name if several else group_name(row.group) for row in rows])
+    axes.set_yticks(range(len(rows)), [row.pool if several else group_name(row.group) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(f"{words.noun}{', %' if words.share else ''}: floor, best fixed, ceiling")
     figure.legend(loc="outside upper left", ncols=4)
     return figure
+
+
+def room_chapter(
+    rows: Sequence[RoomRow], closed: Sequence[ClosedRow], names: Mapping[str, str] | None = None
+) -> Chapter:
+    """A part of a report: the bars from floor to ceiling with the agents in them, and what each closes.
+
+    Args:
+        rows: of the groups that agents were evaluated with.
+        closed: of the agents.
+        names: label -> name of agents.
+    """
+    return Chapter(
+        "What there is to gain",
+        lambda colours: draw_room(rows, names, closed, colours),
+        "floor, best fixed and ceiling, with the means of the agents",
+        "From the floor (a random player) over the best fixed player to the ceiling (the best responder to each team).",
+        " ".join(map(room_sentence, rows)),
+        "Share closed: 0 is the best fixed player, 1 the best responder to each team.",
+        *table_of(closed, SHARES, names),
+    )
 
 
 def draw_matrix(matrix: Sequence[ResponseRow]) -> Figure:

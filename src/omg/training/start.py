@@ -13,6 +13,7 @@ from jax import Array
 from omg.components.files import fill_leaves, name_leaves
 from omg.config import Config
 from omg.controllers import build_mac
+from omg.controllers.others import steps_of_others
 from omg.controllers.team import Squad
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError
@@ -55,18 +56,20 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
         return None, None, {}
     path = config.prior_path
     if path is None and config.init_param_path is not None:
-        path = pool_prior(config.init_param_path)
+        path = pool_prior(config.init_param_path, config.subgoal_of)
     if path is None:
         return None, None, {}
-    prior, card = load_prior(path)
+    prior, card = load_prior(path, config.subgoal_of)
     maps: Maps = {}
     if wants_obs_adapter(config, card.obs_is_state) and (card.env, card.scenario) == (spec.name, spec.scenario):
         prior, card, maps = adapt_prior(prior, card, env, squad)
-    width = spec.state_dim if config.obs_is_state else spec.obs_dim
+    seen = spec.state_dim if config.obs_is_state else spec.obs_dim
+    width = steps_of_others(spec).dim if config.subgoal_of == "others" else seen
     for key, stored, needed in (
         ("env", card.env, spec.name),
         ("scenario", card.scenario, spec.scenario),
         ("obs_is_state", card.obs_is_state, config.obs_is_state),
+        ("subgoal_of", card.subgoal_of, config.subgoal_of),
         ("input features", card.features, width),
         ("subgoal_dim", card.subgoal_dim, config.subgoal_dim),
         ("omg_maps", card.map_shape is not None, config.omg_maps and spec.map_shape is not None),
@@ -89,7 +92,7 @@ def about_prior(card: PriorCard | None) -> str:
     # Of bits in maps even a good one explains little: most of them never change.
     if explained is None or card.map_shape is not None:
         return text
-    text += f", explains {explained:.0%} of what seats see"
+    text += f", explains {explained:.0%} of what {'seats see' if card.seen_features is None else 'the others do'}"
     weak = "; with so little, subgoals may cost more than they bring: pre-train it for longer"
     return text + (weak if explained < _ENOUGH_EXPLAINED else "")
 

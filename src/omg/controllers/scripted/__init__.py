@@ -130,6 +130,8 @@ SCRIPTED: Registry[_Build, ScriptTraits] = Registry(
                 "show_bottom": "walks to the bottom row first, then to the bottom cell",
                 "hide_top": "walks to the middle first, then to the top cell",
                 "hide_bottom": "walks to the middle first, then to the bottom cell",
+                "alternate_top": "like hide_top and hide_bottom in turn, round by round",
+                "alternate_bottom": "like hide_bottom and hide_top in turn, round by round",
             },
         ),
         **_corner_scripts(),

@@ -16,26 +16,37 @@ from omg.envs.toy_grid.players import path_probabilities, planned_goal
 class RaceScript(AnyOfScript):
     """Walks a shortest way to one of the two cells and stays there."""
 
-    goal: int | None = eqx.field(static=True)
-    """`TOP` or `BOTTOM`; None: the one of its plan."""
+    goals: tuple[int, ...] | None = eqx.field(static=True)
+    """`TOP` or `BOTTOM` in every round; None: always the one of its plan."""
     first: tuple[int, ...] = eqx.field(static=True, default=())
     """Steps that it takes before all others while they lead closer; empty: none comes first."""
 
     def good(self, obs: Array, avail: Array, seats: Array) -> Array:
         """See `AnyOfScript.good`."""
-        closer = path_probabilities(obs, planned_goal(obs) if self.goal is None else self.goal) > 0
+        closer = path_probabilities(obs, self._goal(obs)) > 0
         preferred = closer & jnp.isin(jnp.arange(closer.shape[-1]), jnp.asarray(self.first, jnp.int32))
         return jnp.where(jnp.any(preferred, axis=-1, keepdims=True), preferred, closer)
+
+    def _goal(self, obs: Array) -> Array | int:
+        if self.goals is None:
+            return planned_goal(obs)
+        if len(self.goals) == 1:
+            return self.goals[0]
+        return jnp.asarray(self.goals)[jnp.argmax(obs[..., -len(self.goals) :], axis=-1)]
+
+
+_ACROSS, _ALONG = (NORTH, SOUTH), (WEST, EAST)
+"""Steps that show to which cell one goes, and steps that do not."""
 
 
 def go_top(env: Any) -> RaceScript:
     """Walks to the top cell by any shortest way."""
-    return RaceScript(TOP)
+    return _race(env, (TOP,))
 
 
 def go_bottom(env: Any) -> RaceScript:
     """Walks to the bottom cell by any shortest way."""
-    return RaceScript(BOTTOM)
+    return _race(env, (BOTTOM,))
 
 
 def go_planned(env: Any) -> RaceScript:
@@ -45,19 +56,34 @@ def go_planned(env: Any) -> RaceScript:
 
 def show_top(env: Any) -> RaceScript:
     """Walks to the top row first, so that its goal shows at once."""
-    return RaceScript(TOP, (NORTH, SOUTH))
+    return _race(env, (TOP,), _ACROSS)
 
 
 def show_bottom(env: Any) -> RaceScript:
     """Walks to the bottom row first, so that its goal shows at once."""
-    return RaceScript(BOTTOM, (NORTH, SOUTH))
+    return _race(env, (BOTTOM,), _ACROSS)
 
 
 def hide_top(env: Any) -> RaceScript:
     """Walks to the middle of the board first, so that its goal shows late."""
-    return RaceScript(TOP, (WEST, EAST))
+    return _race(env, (TOP,), _ALONG)
 
 
 def hide_bottom(env: Any) -> RaceScript:
     """Walks to the middle of the board first, so that its goal shows late."""
-    return RaceScript(BOTTOM, (WEST, EAST))
+    return _race(env, (BOTTOM,), _ALONG)
+
+
+def alternate_top(env: Any) -> RaceScript:
+    """Like `hide_top` in the first round, like `hide_bottom` in the second, and so on."""
+    return _race(env, (TOP, BOTTOM), _ALONG)
+
+
+def alternate_bottom(env: Any) -> RaceScript:
+    """Like `hide_bottom` in the first round, like `hide_top` in the second, and so on."""
+    return _race(env, (BOTTOM, TOP), _ALONG)
+
+
+def _race(env: Any, goals: tuple[int, ...], first: tuple[int, ...] = ()) -> RaceScript:
+    """Walks to the cells in turn, round by round."""
+    return RaceScript(tuple(goals[number % len(goals)] for number in range(env.args.rounds)), first)

@@ -68,6 +68,7 @@ class Battle:
             episode_limit=limit,
             metrics=("battle_won", "dead_allies", "dead_enemies"),
             success_metric="battle_won",
+            seat_blocks=((0, self.layout.unit_dim),),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[World, Observation]:

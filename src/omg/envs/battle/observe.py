@@ -44,10 +44,17 @@ class Layout:
         """How many features tell of a unit's health, shield and type."""
         return (1 + table.has_shields if health else 0) + table.type_bits.shape[1]
 
-    def _state_dim(self) -> int:
+    @property
+    def unit_dim(self) -> int:
+        """Numbers of one own unit in the state, which begins with all of them."""
         if self.args.obs_instead_of_state:
-            return self.me.n * self.obs_dim
-        size = self.me.n * (4 + self.me.has_shields + self.me.type_bits.shape[1])
+            return self.obs_dim
+        return 4 + self.me.has_shields + int(self.me.type_bits.shape[1])
+
+    def _state_dim(self) -> int:
+        size = self.me.n * self.unit_dim
+        if self.args.obs_instead_of_state:
+            return size
         size += self.other.n * (3 + self.other.has_shields + self.other.type_bits.shape[1])
         size += self.me.n * self.n_actions if self.args.state_last_action else 0
         return size + (1 if self.args.state_timestep_number else 0)

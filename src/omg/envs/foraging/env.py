@@ -67,6 +67,7 @@ class Foraging:
             reward_per_agent=True,
             metrics=("score", "foods_left"),
             success_metric="score",
+            seat_blocks=((3 * args.max_food, 3),),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ForagingState, Observation]:

@@ -98,6 +98,7 @@ class GridGame(ABC, Generic[State]):
             metrics=metrics,
             success_metric="reward_per_player",
             map_shape=self.map_shape,
+            seat_blocks=((0, self.cells),),
         )
 
     # ----------------------------------------------------------------------------------------- the game's own rules

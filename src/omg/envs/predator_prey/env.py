@@ -86,6 +86,7 @@ class PredatorPrey:
             metrics=("touches", "predator_return"),
             success_metric="predator_return",
             learner_seats=tuple(range(args.predators)),
+            seat_blocks=((0, 4),),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[PredatorPreyState, Observation]:

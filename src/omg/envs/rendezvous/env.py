@@ -67,6 +67,8 @@ class Rendezvous:
             episode_limit=args.round_moves * args.rounds,
             metrics=("met",),
             success_metric="met",
+            seat_blocks=((0, args.size**2),),
+            round_steps=args.round_moves,
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[RendezvousState, Observation]:

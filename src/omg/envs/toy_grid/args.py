@@ -12,7 +12,8 @@ class ToyGridArgs(GameArgs):
     """`env_args` of `toy_grid`."""
 
     size: int = Field(11, ge=3, le=101, description="rows and columns of the board; odd, so that it has a middle")
-    episode_limit: int = Field(40, ge=1, le=30_000, description="steps until a game is cut")
+    episode_limit: int = Field(40, ge=1, le=30_000, description="steps until a game, or each of its rounds, is cut")
+    rounds: int = Field(1, ge=1, le=1000, description="races of a game, with the same players and plans")
     reward: float = Field(1.0, gt=0, description="what a cell pays to the first who arrives")
 
     @field_validator("size")

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from omg.errors import UserError
+from omg.evaluation import group_names
 from omg.evaluation.rows import write_rows
-from omg.evaluation.tables import AdaptationRow, EpisodeRow
+from omg.evaluation.tables import AdaptationRow, ClosedRow, EpisodeRow, ScoreRow
 from omg.experiments.adaptation.drawing import plot_adaptation
 from omg.experiments.adaptation.meeting import Meeting, Rules, Say
-from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM, adaptation_summary
+from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM, adaptation_summary, episode_scores
 from omg.experiments.adaptation.setup import Entrant, check_seat, gather_teams, load_entrant
-from omg.pools import Pool
+from omg.experiments.room.keeping import find_response
+from omg.experiments.room.reading import closed_of, earned_metric
+from omg.pools import Agent, Pool
 from omg.training.device import prepare
 
 
@@ -23,6 +26,8 @@ class Adaptation(NamedTuple):
     rows: list[EpisodeRow]
     """Of all episodes; see `omg.experiments.adaptation.scores`."""
     summary: list[AdaptationRow]
+    closed: list[ClosedRow]
+    """How much of the pool's room agents close; nothing where it was not measured with these co-players."""
 
 
 def adapt(
@@ -54,6 +59,7 @@ def adapt(
         which: `last` or `best` agent of each training seed.
         best_response: agents like those above; with each co-player the best of them, frozen, is the 1 of the scale.
         best_response_steps: environment steps that a best response to each co-player is trained for, by PPO, instead.
+            Without either, those that `omg room` has left in the pool are taken, if it has one for each co-player.
         say: told what is done.
 
     Raises:
@@ -87,7 +93,39 @@ def adapt(
         rows += meeting.best_rows(best, say)
     elif best_response_steps:
         rows += meeting.trained_best_rows(best_response_steps, say)
-    return Adaptation(rows, adaptation_summary(rows))
+    elif opened is not None and (kept := kept_responses(opened, teams.names)):
+        rows += meeting.kept_best_rows(kept, say)
+    closed = [] if opened is None else adaptation_closed(opened, pool_set, rows)
+    return Adaptation(rows, adaptation_summary(rows), closed)
+
+
+def kept_responses(pool: Pool, co_players: Sequence[str]) -> list[Agent]:
+    """The best responses that `omg room` has left in a pool, one for each co-player; none unless it has them all."""
+    found = [find_response(pool, team_of(pool, name)) for name in co_players]
+    return [] if None in found else [one.load() for one in found if one is not None]
+
+
+def adaptation_closed(pool: Pool, which: str, rows: Sequence[EpisodeRow]) -> list[ClosedRow]:
+    """How much of the room agents close in their episodes, if it was measured by what a seat earns.
+
+    Args:
+        pool: whose members are met.
+        which: their set.
+        rows: of all episodes.
+    """
+    metric = earned_metric(pool.path)
+    group = group_names(pool.spec.n_agents)[0]
+    scores = [
+        ScoreRow.extended(row, group=group, team=team_of(pool, row.team), metric=metric)
+        for row in episode_scores(rows)
+        if row.agent not in (RANDOM, BEST_RESPONSE)
+    ]
+    return closed_of(pool.path, which, metric, scores)
+
+
+def team_of(pool: Pool, co_player: str) -> str:
+    """What a co-player in all other seats is called as a team; teams of several are called so already."""
+    return co_player if "+" in co_player else f"{pool.spec.n_agents - 1}x{co_player}"
 
 
 def most_seeds(entrants: Sequence[Entrant], rules: Rules) -> int:

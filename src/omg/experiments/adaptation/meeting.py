@@ -20,9 +20,10 @@ from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation.tables import EpisodeRow
 from omg.experiments.adaptation.responses import ResponseRules, response_config, train_responses
-from omg.experiments.adaptation.schooling import schooled_state
+from omg.experiments.adaptation.schooling import Schooling, schooled_state
 from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM
 from omg.experiments.adaptation.setup import Entrant, adaptation_config
+from omg.pools import Agent
 from omg.runners.vector import OWN_RETURN
 from omg.training.encounters import EncounterProgram, Teams
 from omg.types import PyTree
@@ -151,6 +152,25 @@ class Meeting:
             return jax.tree.map(lambda leaf: leaf[self.team[chosen]], trained.learner)
 
         return self._rows(BEST_RESPONSE, self._play(playing, states, "best responses", say))
+
+    def kept_best_rows(self, agents: Sequence[Agent], say: Say = lambda message: None) -> list[EpisodeRow]:
+        """All episodes of players that were trained earlier for each team alone, the 1 of the scale.
+
+        Args:
+            agents: one for each team, in their order; all of one structure.
+            say: told what is done.
+        """
+        rules, spec = self.rules, self.env.spec
+        config = adaptation_config(agents[0].config, spec.n_agents, rules.games, rules.rounds * rules.games, {})
+        program = EncounterProgram(config, self.teams, frozen=True)
+
+        of_team = [Schooling(agent) for agent in agents]
+
+        def states(chosen: np.ndarray) -> PyTree:
+            brought = [of_team[number] for number in self.team[chosen]]
+            return schooled_state(program.learner, brought, self._seeds(chosen), self.teams.seat)
+
+        return self._rows(BEST_RESPONSE, self._play(program, states, "best responses", say))
 
     def _newcomer(self, games: int) -> Config:
         """Of a player that was not trained before."""

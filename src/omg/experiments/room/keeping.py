@@ -18,14 +18,17 @@ from omg.components.headers import DamagedFileError
 from omg.config import Config, change_config
 from omg.controllers.base import Player
 from omg.envs import EnvSpec
-from omg.errors import UserError
+from omg.errors import UserError, unknown_name
 from omg.names import check_links, file_name, inside
 from omg.pools import Agent, AgentCard, Pool, load_agent, save_agent
 from omg.pools.bundles import WEIGHTS
+from omg.runners.vector import OWN_RETURN
 from omg.types import Json
 
 ROOM, RESPONSES, PARTS = "room", "responses", "parts"
 """Folders: of all that was measured, in it of the agents, and of the cells of the response matrix."""
+ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE = "room.csv", "responses.csv", "trained.csv", "told_apart.csv"
+TABLE_FILES = (ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE)
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -55,6 +58,24 @@ class ResponseNote:
 
 
 _NOTE = TypeAdapter(ResponseNote)
+
+
+def room_metric(spec: EnvSpec, metric: str | None) -> str:
+    """The metric of a room: as given, or the one that says what a seat gains."""
+    return metric or (OWN_RETURN if spec.reward_per_agent else spec.success_metric)
+
+
+def checked_metric(spec: EnvSpec, metric: str | None) -> str:
+    """The same, if more of it is better.
+
+    Raises:
+        UserError: the game has no such metric.
+    """
+    found = room_metric(spec, metric)
+    known = list(dict.fromkeys((*([OWN_RETURN] if spec.reward_per_agent else []), *spec.metrics, "return")))
+    if found not in known:
+        raise unknown_name("metric", found, known)
+    return found
 
 
 class KeptResponse:

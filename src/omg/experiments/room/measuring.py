@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.config import Config, change_config
-from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError, unknown_name
 from omg.evaluation import Group, group_names
@@ -33,8 +32,10 @@ from omg.experiments.adaptation.responses import (
     train_to_flat,
 )
 from omg.experiments.room.keeping import (
+    TABLE_FILES,
     KeptResponse,
     ResponseNote,
+    checked_metric,
     find_response,
     folder_name,
     keep_response,
@@ -45,15 +46,12 @@ from omg.experiments.room.knowing import knowledge
 from omg.experiments.room.matrix import MatrixGames, Responder, ResponseMatrix, player_of
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool
-from omg.runners.vector import OWN_RETURN
 from omg.training.device import prepare
 from omg.training.encounters import build_teams
 from omg.training.program import Program
 from omg.training.team import load_player
 
 Say = Callable[[str], None]
-ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE = "room.csv", "responses.csv", "trained.csv", "told_apart.csv"
-TABLE_FILES = (ROOM_FILE, RESPONSES_FILE, TRAINED_FILE, TOLD_FILE)
 
 
 @dataclass(frozen=True)
@@ -105,22 +103,6 @@ def measure_room(pool: str | Path, rules: RoomRules, say: Say = lambda message: 
     return _Measurement(opened, rules, say).measure()
 
 
-def room_metric(env: Env, metric: str | None) -> str:
-    """The metric of a room: as given, or the one that says what a seat gains.
-
-    Raises:
-        UserError: the game has no such metric, or less of it is better.
-    """
-    spec = env.spec
-    own = [OWN_RETURN] if spec.reward_per_agent else []
-    known = list(dict.fromkeys((*own, *spec.metrics, "return")))
-    if metric is None:
-        return OWN_RETURN if spec.reward_per_agent else spec.success_metric
-    if metric not in known:
-        raise unknown_name("metric", metric, known)
-    return metric
-
-
 class _Measurement:
     """One pool, measured."""
 
@@ -136,7 +118,7 @@ class _Measurement:
         for name in rules.groups or ():
             if name not in known:
                 raise unknown_name(f"group of a game with {self.env.spec.n_agents} seats:", name, known)
-        self.metric = room_metric(self.env, rules.metric)
+        self.metric = checked_metric(self.env.spec, rules.metric)
         self.training = ResponseRules(rules.steps, rules.seeds, seed=rules.seed)
         config = response_config(
             self.env, (pool.env, pool.env_args), self.training.games, obs_is_state=bool(pool.obs_is_state)

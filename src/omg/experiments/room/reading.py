@@ -8,10 +8,13 @@ from pathlib import Path
 from omg.evaluation.room import Responses, RoomScale, closed_rows
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import ClosedRow, ResponseRow, RoomRow
-from omg.experiments.room.keeping import room_folder
-from omg.experiments.room.measuring import RESPONSES_FILE, ROOM_FILE
+from omg.experiments.room.keeping import RESPONSES_FILE, ROOM_FILE, room_folder, room_metric
 from omg.pools import Pool
+from omg.report.room import MEASURE_HINT
+from omg.runners.vector import OWN_RETURN
 from omg.types import Row
+
+__all__ = ["closed_of", "earned_metric", "room_metric", "room_rows", "room_scales", "unmeasured"]
 
 
 def room_rows(pool: str | Path, which: str, metric: str) -> list[RoomRow]:
@@ -54,3 +57,15 @@ def closed_of(pool: str | Path, which: str, metric: str, scores: Iterable[Row]) 
     """
     scales = room_scales(pool, which, metric)
     return closed_rows(scores, metric, scales) if scales else []
+
+
+def unmeasured(pool: str | Path, which: str, groups: Iterable[str] | None = None, metric: str | None = None) -> str:
+    """One line that says how the room of a set is measured, with these groups and this metric."""
+    words = [f"omg room {pool}", *([] if which == "heldout" else [f"--set {which}"])]
+    words += [f"--group {group}" for group in groups or ()] + ([] if metric is None else [f"--metric {metric}"])
+    return MEASURE_HINT.format(command=f"`{' '.join(words)}`")
+
+
+def earned_metric(pool: str | Path) -> str:
+    """What a seat earns in the game of a pool, as a metric."""
+    return OWN_RETURN if Pool.open(pool).spec.reward_per_agent else "return"

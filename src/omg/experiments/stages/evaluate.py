@@ -39,12 +39,15 @@ from omg.experiments.results import (
     write_tables,
 )
 from omg.experiments.room import RoomRules, measure_room
+from omg.experiments.room.planned import below_best_fixed, closed_table, is_measured, measured_before
+from omg.experiments.room.reading import unmeasured
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.room import RoomStage
 from omg.experiments.stages.train import TrainStage, steps_at
 from omg.pools import Pool
 from omg.pools.members import SetName
+from omg.report.room import closed_screen
 from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
 from omg.report.tables import SHORTEST_SCORES, ShownColumn, cells, table_of
 from omg.report.terminal import Screen, ScreenTable
@@ -145,9 +148,9 @@ class EvaluateStage(Stage):
                 "baselines": self.checked.baselines,
                 "lower_is_better": self.plan.report.lower_is_better,
             }
-            files = table_files(self.checked)
-            # What a score is worth shows in the room of the pool, where that is measured.
-            needs = (*tasks, *(earlier.of(RoomStage).values() if self.plan.evaluation.at else ()))
+            if (measured := measured_before(self.checked)) is not None:
+                settings["room"] = measured
+            files, needs = table_files(self.checked), (*tasks, *earlier.of(RoomStage).values())
             tasks.append(Task(self.name, "tables", settings, files, self.write_tables, needs, reported=True))
         if self.checked.self_play:
             needs = tuple(trained[label] for label in self.checked.self_play)
@@ -159,10 +162,13 @@ class EvaluateStage(Stage):
     def shows(cls, checked: CheckedPlan) -> Screen:
         """See `Stage`."""
         names, compared = checked.plan.report.names, comparison_rows(checked)
-        alone = self_play_rows_of(checked)
+        alone, closed = self_play_rows_of(checked), closed_table(checked)
+        unknown = [] if is_measured(checked) or not checked.evaluated else [_unmeasured(checked)]
         return [
+            *below_best_fixed(checked),
             *_group_tables(checked, compared),
             *([ScreenTable("Self-play", *self_play_table(alone, names))] if alone else []),
+            *(closed_screen(closed, names) or unknown),
             *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
         ]
 
@@ -212,7 +218,7 @@ class EvaluateStage(Stage):
         settings = chosen(self.plan.evaluation, ("sets", "seed", "which", "inference_episodes"))
         settings["metric"] = self.checked.metric
         tasks = []
-        for label in self.checked.with_models:
+        for label in self.checked.probed:
             file = self._table(f"diagnostics-{label}")
             work = partial(self.write_diagnostics, label, file)
             tasks.append(self._task(f"diagnostics {label}", settings, file, work, with_pool(trained[label], pool)))
@@ -316,7 +322,7 @@ class EvaluateStage(Stage):
             self.checked,
             self._rows([f"scores-{label}" for label in self.checked.evaluated], SetScoreRow),
             self._rows(["crossplay"] if played else [], CrossPlayRow),
-            self._rows([f"diagnostics-{label}" for label in self.checked.with_models], MeasureRow),
+            self._rows([f"diagnostics-{label}" for label in self.checked.probed], MeasureRow),
             self._rows([f"budget-{label}" for label in self.checked.agents if self.plan.evaluation.at], BudgetScoreRow),
         )
 
@@ -330,6 +336,10 @@ class EvaluateStage(Stage):
         summary, seeds = self_play_files(self.checked)
         write_rows(seeds, rows, SelfPlayScoreRow.names())
         write_rows(summary, self_play_summary(rows), SelfPlayRow.names())
+
+
+def _unmeasured(checked: CheckedPlan) -> str:
+    return unmeasured(checked.pool, checked.plan.evaluation.sets[0])
 
 
 def summary_rows(checked: CheckedPlan) -> list[SetSummaryRow]:

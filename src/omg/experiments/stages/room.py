@@ -15,15 +15,8 @@ from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import RoomRow
 from omg.experiments.ledger import Task
 from omg.experiments.pool import say_on
-from omg.experiments.room.keeping import ROOM
-from omg.experiments.room.measuring import (
-    ROOM_FILE,
-    TABLE_FILES,
-    RoomRules,
-    measure_room,
-    room_metric,
-    write_room,
-)
+from omg.experiments.room.keeping import ROOM, ROOM_FILE, TABLE_FILES, checked_metric
+from omg.experiments.room.measuring import RoomRules, measure_room, write_room
 from omg.experiments.stages.base import Earlier, Section, Stage, refused_in
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.pools.members import SetName
@@ -66,7 +59,7 @@ class RoomStage(Stage):
                 raise unknown_name(f"group (room.groups) of a game with {env.spec.n_agents} seats:", group, known)
         if is_hosted(env):
             raise UserError(f"room: {env.spec.name} is no JAX program; room is measured in compiled games only.")
-        refused_in("room", lambda: room_metric(env, section.metric or checked.metric))
+        refused_in("room", lambda: checked_metric(env.spec, section.metric or checked.metric))
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:

@@ -21,6 +21,7 @@ from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.experiments.stages.prior import PRIOR_LABEL, PriorStage
 from omg.experiments.stages.tune import TuneStage
+from omg.pools import PRIOR_FOLDERS
 
 if TYPE_CHECKING:
     from omg.experiments.plan import Plan
@@ -105,7 +106,8 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
     Raises:
         UserError: a label is taken, or an agent's settings cannot be used.
     """
-    taken = {UNTRAINED: "the agent before training", PRIOR_LABEL: "the prior's run"}
+    taken = {UNTRAINED: "the agent before training"}
+    taken |= dict.fromkeys((PRIOR_LABEL, *PRIOR_FOLDERS.values()), "the prior's run")
     taken |= dict.fromkeys(scripted_names(env.spec.name), "a scripted player")
     taken |= dict.fromkeys(BELIEFS, "a method that needs no training")
     found: dict[str, Resolved] = {}

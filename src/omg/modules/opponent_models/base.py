@@ -43,7 +43,9 @@ class ModelSizes(NamedTuple):
     residual: bool = False
     """`omg_am`: whether what is inferred is added to the prior's encoding of the present view."""
     subgoal_feature: str = "code"
-    """`omg_am`: how the agent is shown a subgoal, as its `code` or as the `view` it stands for."""
+    """`omg_am`: how the agent is shown a subgoal, as its `code`, as the `view` it stands for, or `both`."""
+    others_dim: int | None = None
+    """`omg_am`: width of what subgoals stand for, where that is what the others do; None: views, `seen_dim`."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1

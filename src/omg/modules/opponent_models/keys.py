@@ -51,6 +51,9 @@ class CodeKeys(Keys):
     """Subgoals and the prior that gives them their meaning."""
 
     subgoal_dim: Width = Field(64, ge=1, description="Width of a subgoal: how many numbers stand for it")
+    subgoal_of: Annotated[str, Words("view", "others")] = Field(
+        "view", description="What a subgoal stands for: what the seat will see, or what the others will be and do"
+    )
     omg_maps: bool = Field(
         False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"
     )

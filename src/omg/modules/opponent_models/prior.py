@@ -60,6 +60,14 @@ class InputStatistics(NamedTuple):
             self.variance * (self.rows / total) + variance * part + between,
         )
 
+    def scale(self) -> tuple[Array, Array]:
+        """Mean and deviation of every feature, [O] each: what views are normalised by, unless they are bits."""
+        # A loss in normalised units could be lowered by blowing up the deviation, and the root of a constant feature's
+        # variance has no finite slope.
+        _, mean, variance = jax.lax.stop_gradient(self)
+        deviation = jnp.sqrt(variance)
+        return mean, jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
+
 
 class Prior(eqx.Module):
     """Encoder and decoder, each with two hidden layers and leaky ReLUs."""
@@ -73,6 +81,9 @@ class Prior(eqx.Module):
     """Counted, never learned: no gradient reaches them."""
     maps: MapEncoder
     """Before the encoder; nothing for views that are plain numbers."""
+    seen: InputStatistics | None
+    """Of what seats see, where that is not what the prior encodes (`subgoal_of: others`): inference models need them.
+    None where it is."""
 
     def __init__(
         self,
@@ -80,6 +91,7 @@ class Prior(eqx.Module):
         subgoal_dim: int,
         hidden: tuple[int, ...] = (128, 128),
         map_shape: MapShape | None = None,
+        seen_features: int | None = None,
         *,
         key: Array,
     ):
@@ -91,6 +103,7 @@ class Prior(eqx.Module):
         self.decoder = _stack((subgoal_dim, *hidden[::-1]), decoder_key)
         self.output = Linear(hidden[0], features, key=output_key)
         self.statistics = InputStatistics.empty(features)
+        self.seen = None if seen_features is None else InputStatistics.empty(seen_features)
 
     @property
     def subgoal_dim(self) -> int:
@@ -120,11 +133,20 @@ class Prior(eqx.Module):
         loss = reconstruction + weight * kl
         return loss, {"prior_loss": loss, "prior_reconstruction": reconstruction, "prior_kl": kl}
 
-    def counting(self, seen: Array, mask: Array) -> Prior:
-        """The prior with views [B, T, m, O] counted into its input statistics, where the mask [B, T] is one."""
-        rows = seen.reshape(-1, seen.shape[-1])
-        weight = jnp.broadcast_to(mask[..., None], seen.shape[:-1]).reshape(-1)
-        return eqx.tree_at(lambda prior: prior.statistics, self, self.statistics.add(rows, weight))
+    def counting(self, encoded: Array, mask: Array, seen: Array | None = None) -> Prior:
+        """The prior with views counted into its input statistics, where the mask [B, T] is one.
+
+        Args:
+            encoded: [B, T, m, O] what it encodes.
+            mask: [B, T] of zeros and ones.
+            seen: [B, T, m, S] what the seats saw, where that is something else.
+        """
+        weight = jnp.broadcast_to(mask[..., None], encoded.shape[:-1]).reshape(-1)
+        added = self.statistics.add(encoded.reshape(-1, encoded.shape[-1]), weight)
+        counted = eqx.tree_at(lambda prior: prior.statistics, self, added)
+        if seen is None or self.seen is None:
+            return counted
+        return eqx.tree_at(lambda prior: prior.seen, counted, self.seen.add(seen.reshape(-1, seen.shape[-1]), weight))
 
     def with_statistics(self, statistics: InputStatistics) -> Prior:
         """The same networks with other input statistics."""
@@ -134,14 +156,14 @@ class Prior(eqx.Module):
         """From original to normalised units, [..., O]; bits stay what they are."""
         if self.maps.shape is not None:
             return seen
-        mean, deviation = self.scale()
+        mean, deviation = self.statistics.scale()
         return (seen - mean) / deviation
 
     def restore(self, normalised: Array) -> Array:
         """From normalised to original units, [..., O]; bits stay what they are."""
         if self.map_shape is not None:
             return normalised
-        mean, deviation = self.scale()
+        mean, deviation = self.statistics.scale()
         return normalised * deviation + mean
 
     def encode(self, seen: Array, *, normalised: bool = False) -> tuple[Array, Array]:
@@ -179,14 +201,6 @@ class Prior(eqx.Module):
     def decode(self, subgoal: Array) -> Array:
         """The view a subgoal stands for, in original units: [..., D] -> [..., O]."""
         return self.restore(self.decode_normalised(subgoal))
-
-    def scale(self) -> tuple[Array, Array]:
-        """Mean and deviation of every feature, [O] each: what views are normalised by, unless they are bits."""
-        # A loss in normalised units could be lowered by blowing up the deviation, and the root of a constant feature's
-        # variance has no finite slope.
-        _, mean, variance = jax.lax.stop_gradient(self.statistics)
-        deviation = jnp.sqrt(variance)
-        return mean, jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
 
 
 def bit_cross_entropy(logits: Array, bits: Array) -> Array:

@@ -37,6 +37,7 @@ from omg.modules.opponent_models.keys import InferenceKeys
 from omg.modules.opponent_models.prior import (
     HIGHEST_LOG_VAR,
     LOWEST_LOG_VAR,
+    InputStatistics,
     Prior,
     bit_cross_entropy,
 )
@@ -99,7 +100,9 @@ class SubgoalModel(OpponentModel):
         actions = (of_others + 1) * sizes.n_actions
         self.sizes = sizes
         self.free_nats = sizes.section(InferenceKeys).omg_free_nats if sizes.inference == "cvae" else 0.0
-        self.prior = Prior(sizes.seen_dim, sizes.feature_dim, map_shape=sizes.map_shape, key=keys[0])
+        # What subgoals stand for, and what seats see, are the same unless the prior encodes the others alone.
+        encoded, apart = (sizes.seen_dim, None) if sizes.others_dim is None else (sizes.others_dim, sizes.seen_dim)
+        self.prior = Prior(encoded, sizes.feature_dim, map_shape=sizes.map_shape, seen_features=apart, key=keys[0])
         self.maps = MapEncoder(sizes.map_shape, SEARCHED_FILTERS, key=jax.random.fold_in(key, 7))
         self.embed = Linear(encoded_dim(sizes.seen_dim, sizes.map_shape, SEARCHED_FILTERS), EMBEDDING, key=keys[1])
         self.input_gates = Linear(self._remembered_dim() + actions, 3 * hidden, key=keys[2])
@@ -117,13 +120,21 @@ class SubgoalModel(OpponentModel):
     @property
     def shown_dim(self) -> int:
         """Width of what the agent is shown."""
-        return self.feature_dim if self.sizes.subgoal_feature == "code" else self.sizes.seen_dim
+        decoded = self.sizes.seen_dim if self.sizes.others_dim is None else self.sizes.others_dim
+        widths = {"code": self.feature_dim, "view": decoded, "both": self.feature_dim + decoded}
+        return widths[self.sizes.subgoal_feature]
 
     def shown(self, features: Array) -> Array:
-        """Subgoals as the agent reads them: [..., D] as they are, or the views they stand for, normalised, [..., O]."""
+        """Subgoals as the agent reads them: [..., D] as they are, the views they stand for, normalised, or both."""
         if self.sizes.subgoal_feature == "code":
             return features
-        return jax.lax.stop_gradient(self.prior.decode_normalised(features))
+        decoded = jax.lax.stop_gradient(self.prior.decode_normalised(features))
+        return decoded if self.sizes.subgoal_feature == "view" else jnp.concatenate([features, decoded], axis=-1)
+
+    @property
+    def seen_statistics(self) -> InputStatistics:
+        """What the views that it reads are normalised by."""
+        return self.prior.statistics if self.prior.seen is None else self.prior.seen
 
     def with_prior(self, prior: Prior | None) -> SubgoalModel:
         """The same inference model with another prior; None takes it out, so that an optimiser leaves it alone."""
@@ -232,7 +243,11 @@ class SubgoalModel(OpponentModel):
             # Bits need no statistics, so that a model of maps works without its prior.
             embedding = jax.nn.relu(self.embed(self.maps(seen)))
             return seen, embedding, embedding
-        seen = self.prior.normalise(seen)
+        if self.prior.seen is None:
+            seen = self.prior.normalise(seen)
+        else:
+            mean, deviation = self.prior.seen.scale()
+            seen = (seen - mean) / deviation
         return seen, jax.nn.relu(self.embed(seen)), seen
 
     def _gates(self, before: Array, inputs: ModelInputs) -> Array:

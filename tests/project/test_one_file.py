@@ -62,7 +62,7 @@ def recurrent(inputs: Any, hidden: Any, gradient: bool) -> list[Any]:
 
 def of_prior(prior: Any) -> list[Any]:
     heads = linear(prior.mean_head, prior.log_var_head)
-    scale = [np.asarray(part) for part in prior.scale()]
+    scale = [np.asarray(part) for part in prior.statistics.scale()]
     return [*linear(*prior.encoder), *heads, *linear(*prior.decoder, prior.output), *scale]
 
 

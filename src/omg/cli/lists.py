@@ -53,6 +53,7 @@ _PAGES = {
     "hop_plus_ppo": "hop_plus",
     "ippo_am": "ippo",
     "ippo_liam": "ippo",
+    "ippo_meliba": "iql_meliba",
     "ippo_omg": "ippo",
     "iql_idv": "iql",
     "iql_omg_point": "iql_omg",

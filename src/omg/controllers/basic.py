@@ -215,6 +215,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         subgoal_feature=config.omg_feature,
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
+        normalise=config.am_normalise,
         partners=partners,
         own=config.own_sections(config.model_part),
     )

@@ -17,11 +17,13 @@ from omg.learners.keys import (
     ForesightKeys,
     HOPKeys,
     InfluenceKeys,
+    LimitKeys,
     LOLAKeys,
     PlayerKeys,
     PPOKeys,
     PR2Keys,
     QKeys,
+    QReturnKeys,
     QTRANKeys,
     RMSPropKeys,
     SubgoalKeys,
@@ -45,8 +47,9 @@ if TYPE_CHECKING:
     Build = Callable[..., Learner]
     BuildOptimiser = Callable[[Config, float], optax.GradientTransformation]
 
-_Q = (PlayerKeys, TargetKeys, QKeys)
-_PPO = (PlayerKeys, CriticKeys, PPOKeys)
+_QTRAN = (PlayerKeys, LimitKeys, TargetKeys, QKeys)
+_Q = (*_QTRAN, QReturnKeys)
+_PPO = (PlayerKeys, LimitKeys, CriticKeys, PPOKeys)
 
 LEARNERS: Registry[Build, LearnerTraits] = Registry(
     "learner",
@@ -63,7 +66,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         ),
         "qtran_learner": Entry(
             "omg.learners.qtran:QTranLearner",
-            LearnerTraits(sections=(*_Q, QTRANKeys, MixingKeys), one_team_value=True),
+            LearnerTraits(sections=(*_QTRAN, QTRANKeys, MixingKeys), one_team_value=True),
             "QTRAN: a joint value of any shape that the seats' values agree with",
         ),
         "coma_learner": Entry(

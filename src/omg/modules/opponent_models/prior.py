@@ -60,6 +60,14 @@ class InputStatistics(NamedTuple):
             self.variance * (self.rows / total) + variance * part + between,
         )
 
+    def scale(self) -> tuple[Array, Array]:
+        """Mean and deviation of every feature, [O] each: what views are normalised by, unless they are bits."""
+        # A loss in normalised units could be lowered by blowing up the deviation, and the root of a constant feature's
+        # variance has no finite slope.
+        _, mean, variance = jax.lax.stop_gradient(self)
+        deviation = jnp.sqrt(variance)
+        return mean, jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
+
 
 class Prior(eqx.Module):
     """Encoder and decoder, each with two hidden layers and leaky ReLUs."""
@@ -134,14 +142,14 @@ class Prior(eqx.Module):
         """From original to normalised units, [..., O]; bits stay what they are."""
         if self.maps.shape is not None:
             return seen
-        mean, deviation = self.scale()
+        mean, deviation = self.statistics.scale()
         return (seen - mean) / deviation
 
     def restore(self, normalised: Array) -> Array:
         """From normalised to original units, [..., O]; bits stay what they are."""
         if self.map_shape is not None:
             return normalised
-        mean, deviation = self.scale()
+        mean, deviation = self.statistics.scale()
         return normalised * deviation + mean
 
     def encode(self, seen: Array, *, normalised: bool = False) -> tuple[Array, Array]:
@@ -179,14 +187,6 @@ class Prior(eqx.Module):
     def decode(self, subgoal: Array) -> Array:
         """The view a subgoal stands for, in original units: [..., D] -> [..., O]."""
         return self.restore(self.decode_normalised(subgoal))
-
-    def scale(self) -> tuple[Array, Array]:
-        """Mean and deviation of every feature, [O] each: what views are normalised by, unless they are bits."""
-        # A loss in normalised units could be lowered by blowing up the deviation, and the root of a constant feature's
-        # variance has no finite slope.
-        _, mean, variance = jax.lax.stop_gradient(self.statistics)
-        deviation = jnp.sqrt(variance)
-        return mean, jnp.where(deviation < _SMALLEST_DEVIATION, 1.0, deviation)
 
 
 def bit_cross_entropy(logits: Array, bits: Array) -> Array:

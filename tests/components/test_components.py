@@ -16,6 +16,7 @@ from omg.components import (
     SCHEDULES,
     SELECTORS,
     EpisodeBatch,
+    ended_by_limit,
     keep_seats,
     lengths,
     loss_mask,
@@ -87,6 +88,14 @@ def test_loss_mask_drops_the_last_observation_of_batches_that_mark_it_filled():
     batch = episodes([3, T], [True, True])
     marked = batch._replace(filled=np.arange(T + 1) <= np.array([[3], [T]]))
     np.testing.assert_array_equal(loss_mask(marked), loss_mask(batch))
+
+
+def test_the_limit_as_an_end_marks_the_last_played_step_and_nothing_else():
+    batch = episodes([T, 3, 4], [False, True, False])
+    found = ended_by_limit(batch)
+    assert np.asarray(found.terminated).nonzero()[0].tolist() == [0, 1, 2]
+    assert np.asarray(found.terminated).nonzero()[1].tolist() == [T - 1, 2, 3]
+    assert np.array_equal(loss_mask(found), loss_mask(batch))
 
 
 def test_truncate_keeps_the_bootstrap_slot():

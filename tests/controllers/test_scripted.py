@@ -19,6 +19,7 @@ from omg.envs import ENVS, Env, Observation, make_env
 from omg.envs.battle import Battle, BattleArgs
 from omg.envs.foraging import Foraging, ForagingArgs
 from omg.envs.foraging.env import EAST, LOAD, NORTH, SOUTH, STAY, WEST
+from omg.envs.foraging.start import ForagingRounds
 from omg.errors import UserError
 from omg.runners.vector import play_episodes
 
@@ -56,8 +57,10 @@ GAMES: list[tuple[str, dict[str, Any]]] = [
     ("sc2", {"map_name": "2s3z", "start": "random", "obs_timestep_number": True}),
     ("foraging", {}),
     ("foraging", {"rows": 5, "cols": 6, "players": 4, "max_food": 2, "sight": 1}),
-    ("foraging", {"rows": 6, "cols": 5, "grid_observation": True}),
+    ("foraging", {"rows": 6, "cols": 5, "grid_observation": True, "rounds": 3, "episode_limit": 15}),
     ("foraging", {"rows": 5, "cols": 5, "max_food": 2, "players": 3, "sight": 2, "relative_positions": True}),
+    ("toy_grid", {"size": 5}),
+    ("rendezvous", {"size": 5, "rounds": 3}),
 ]
 
 
@@ -86,11 +89,11 @@ def test_only_legal_actions_in_random_play_and_seats_are_played_one_by_one(name:
         return jax.lax.scan(step, env.reset(key, 6), jax.random.split(key, 40))[1]
 
     checks = play(jax.random.PRNGKey(3))
-    assert len(checks) == 4
+    assert len(checks) >= 4
     assert {script: bool(legal.all()) for script, (legal, _) in checks.items()} == dict.fromkeys(players, True)
     if name == "sc2":
         without_chance = {script: bool(same.all()) for script, (_, same) in checks.items()}
-        assert without_chance == {"random": False, "attack_nearest": True, "attack_weakest": True, "stand": True}
+        assert without_chance == {script: script not in ("random", "kiter") for script in players}
 
 
 # ------------------------------------------------------------------------------------------------ battles
@@ -110,6 +113,29 @@ def test_targets_and_ways_of_marines():
     assert choices("attack_nearest", env, seen) == [ATTACK + 1, GO_SOUTH, GO_EAST]
     assert choices("attack_weakest", env, seen) == [ATTACK + 0, GO_SOUTH, GO_EAST]
     assert choices("stand", env, seen) == [ATTACK + 1, STOP, STOP]
+
+
+def test_styles_of_marines():
+    env, seen = marines()
+    # Enemies 0 to 2 are 4, 3.2 and 4.5 cells from seat 0. Seat 1 sees enemy 2 far to the south-east, seat 2 nobody.
+    assert choices("focus_fire", env, seen) == [ATTACK + 0, GO_SOUTH, GO_EAST]
+    assert choices("coward", env, seen) == [ATTACK + 1, GO_NORTH, STOP]
+    kiting = [choices("kiter", env, seen, key=key) for key in range(12)]
+    assert {seats[0] for seats in kiting} == {ATTACK + 1, GO_WEST}
+    assert {tuple(seats[1:]) for seats in kiting} == {(GO_SOUTH, GO_EAST)}
+    view = whole_view(seen)
+    chances = build_scripted("kiter", env).probabilities(view.obs, view.avail, view.seats)[0]
+    assert (float(chances[0, ATTACK + 1]), float(chances[0, GO_WEST])) == (0.5, 0.5)
+    assert (float(chances[1, GO_SOUTH]), float(chances[2, GO_EAST])) == (1.0, 1.0)
+
+
+def test_cowards_shoot_only_while_they_are_healthy():
+    env = Battle(BattleArgs(map_name="3m"))
+    enemy = {0: {"x": 4.5, "y": 0.0}, 1: {"x": 0.0, "y": 5.0}, 2: {"x": 15.0, "y": 15.0}}
+    places = {0: {"x": 0.0, "y": 0.0}, 1: {"x": 0.0, "y": -4.0}, 2: {"x": -15.5, "y": -15.5}}
+    assert choices("coward", env, observed(env, places, enemy)) == [ATTACK + 0, GO_WEST, STOP]
+    hurt = places | {0: {"x": 0.0, "y": 0.0, "hp": 22.0}}
+    assert choices("coward", env, observed(env, hurt, enemy))[0] == GO_WEST
 
 
 def test_steps_are_along_the_longer_axis_and_never_off_the_field():
@@ -196,6 +222,35 @@ def test_one_forager(player: tuple[int, int, int], nearest: int, highest: int, o
     assert found == [nearest, highest, own]
 
 
+def test_sides_come_before_distance_and_distance_decides_between_equals():
+    env, _, seen = forage([(4, 4, 1)], [(1, 4, 1), (4, 1, 1), (4, 6, 1), (6, 3, 1)])
+    sides = {"left_food": WEST, "right_food": EAST, "top_food": NORTH, "bottom_food": SOUTH}
+    assert {script: choices(script, env, seen)[0] for script in sides} == sides
+    # Both lie as far to the left as one another: the lower one is nearer.
+    env, _, seen = forage([(5, 4, 1)], [(1, 1, 1), (6, 1, 1)])
+    assert choices("left_food", env, seen) == [WEST]
+    env, _, seen = forage([(5, 1, 1)], [(1, 1, 1), (6, 1, 1)])
+    assert choices("left_food", env, seen) == [LOAD]
+
+
+def test_some_change_sides_from_round_to_round():
+    args = {"rounds": 3, "episode_limit": 5}
+    env, state, _ = forage([(4, 4, 1)], [(1, 4, 1), (4, 1, 1), (4, 6, 1)], **args)
+    turns = {
+        "left_right_food": [WEST, EAST, WEST],
+        "right_left_food": [EAST, WEST, EAST],
+        "top_bottom_food": [NORTH, EAST, NORTH],
+        "bottom_top_food": [EAST, NORTH, EAST],
+        "left_food": [WEST] * 3,
+    }
+    for number in range(3):
+        rounds = ForagingRounds(*jnp.asarray([[number], [0], [0]]))
+        seen = jax.jit(env._observe)(state._replace(rounds=rounds))
+        assert {script: choices(script, env, seen)[0] for script in turns} == {
+            script: ways[number] for script, ways in turns.items()
+        }
+
+
 def test_food_in_the_way_is_passed_by_one_step_aside():
     env, state, seen = forage([(3, 1, 3)], [(3, 2, 1), (3, 5, 3)])
     walked, step = [], jax.jit(env.step)
@@ -244,7 +299,7 @@ def test_foragers_search_when_they_see_nothing():
 def test_every_game_has_a_random_player_and_every_script_a_game():
     assert all("random" in scripted_names(env) for env in ENVS)
     assert all(set(entry.traits.envs) <= set(ENVS) and entry.summary for entry in SCRIPTED.values())
-    assert scripted_names("sc2") == ["random", "attack_nearest", "attack_weakest", "stand"]
+    assert scripted_names("sc2")[:4] == ["random", "attack_nearest", "attack_weakest", "stand"]
 
 
 @pytest.mark.parametrize(
@@ -258,6 +313,7 @@ def test_every_game_has_a_random_player_and_every_script_a_game():
             "Script 'stand' plays sc2, but the game is foraging. Allowed: random, nearest_food, ",
         ),
         ("attack_weakest", "sc2", {"obs_all_health": False}, "'attack_weakest': got env_args.obs_all_health=False"),
+        ("coward", "sc2", {"obs_own_health": False}, "'coward': got env_args.obs_own_health=False"),
         ("own_level", "foraging", {"observe_agent_levels": False}, "got env_args.observe_agent_levels=False"),
     ],
 )
@@ -268,7 +324,7 @@ def test_what_cannot_be_built_is_refused(name: str, env: str, args: dict[str, An
 
 
 @pytest.mark.parametrize("args", [{"grid_observation": True}, {"relative_positions": True}], ids=str)
-@pytest.mark.parametrize("script", ["nearest_food", "highest_food", "own_level"])
+@pytest.mark.parametrize("script", ["nearest_food", "highest_food", "own_level", "left_food"])
 def test_foragers_act_alike_however_they_see_the_field(script: str, args: dict[str, Any]):
     listed, other = make_env("foraging", rows=6, cols=7), make_env("foraging", rows=6, cols=7, **args)
 

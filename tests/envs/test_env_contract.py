@@ -26,6 +26,7 @@ CONFIGURATIONS: dict[str, list[dict[str, Any]]] = {
     "foraging": [
         {},
         {"rows": 5, "cols": 6, "players": 3, "max_food": 2, "sight": 2, "force_coop": True, "episode_limit": 15},
+        {"rows": 5, "cols": 5, "max_food": 1, "grid_observation": True, "rounds": 3, "episode_limit": 6},
     ],
 }
 BUILT_IN = [name for name, entry in ENVS.items() if not entry.traits.foreign]

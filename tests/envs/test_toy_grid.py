@@ -11,6 +11,7 @@ import pytest
 
 from helpers.positions import toy_grid as make
 from helpers.positions import toy_step as compiled_step
+from omg.controllers.scripted import build_scripted
 from omg.envs import make_env
 from omg.envs.toy_grid import PLAYERS, ToyGrid, go_bottom, go_planned, go_top
 from omg.envs.toy_grid.env import EAST, NORTH, SOUTH, STAY, WEST, ToyGridState
@@ -142,3 +143,34 @@ def test_either_axis_is_equally_likely_where_both_lead_closer() -> None:
         shares = np.bincount(jax.jit(player)(obs, jax.random.key(3)), minlength=5) / 4000
         assert shares[vertical] == pytest.approx(0.5, abs=0.03)
         assert shares[vertical] + shares[WEST] == 1.0
+
+
+@pytest.mark.parametrize("name", PLAYERS)
+def test_pools_have_the_same_players(name: str) -> None:
+    """A script of pools takes the steps of its namesake, and says how likely they are."""
+    env = make(size=5)
+    _, seen = env.reset(jax.random.key(2), 300)
+    seats = jnp.broadcast_to(jnp.arange(2), (300, 2))
+    chances = np.asarray(build_scripted(name, env).probabilities(seen.obs, seen.avail, seats))[:, 1]
+    drawn = [np.asarray(PLAYERS[name](seen.obs[:, 1], jax.random.key(time))) for time in range(20)]
+    for game in range(0, 300, 60):
+        taken = {int(actions[game]) for actions in drawn}
+        assert dict.fromkeys(taken, 0.5) == {a: float(p) for a, p in enumerate(chances[game]) if p}
+
+
+@pytest.mark.parametrize(
+    ("name", "walk"),
+    [
+        ("show_top", [NORTH, NORTH, WEST, WEST, STAY]),
+        ("show_bottom", [SOUTH, SOUTH, WEST, WEST, STAY]),
+        ("hide_top", [WEST, WEST, NORTH, NORTH, STAY]),
+        ("hide_bottom", [WEST, WEST, SOUTH, SOUTH, STAY]),
+    ],
+)
+def test_some_show_their_goal_at_once_and_others_late(name: str, walk: list[int]) -> None:
+    env = make(size=5)
+    state, seen = env.reset(jax.random.key(0), 1)
+    player = build_scripted(name, env)
+    for action in walk:
+        assert player.act(seen, None, jax.random.key(0), 0.0)[0][0, 1] == action
+        state, seen, _ = compiled_step(env)(jax.random.key(0), state, jnp.asarray([[STAY, action]]))

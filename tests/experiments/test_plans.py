@@ -16,6 +16,7 @@ from omg.experiments.plan import parse_plan, preset_names, preset_summary, read_
 from omg.experiments.plan_check import check_plan
 from omg.experiments.pool import copy_pool
 from omg.experiments.stages.train import team_name
+from omg.experiments.suite import read_suite
 from omg.pools.index import Pool
 
 # ------------------------------------------------------------------------------------------------------- plans
@@ -23,8 +24,11 @@ from omg.pools.index import Pool
 
 def test_presets_can_be_run_and_have_the_groups_of_their_games(tmp_path: Path) -> None:
     social = {"snowdrift", "stag_hunt", "stag_hunt_4h2s", "stag_hunt_quick"}
-    assert {"2c_vs_64zg", "3s_vs_5z", "8m", "foraging", "predator_prey", "quick", *social} == set(preset_names())
-    for name in preset_names():
+    suites = {"suite", "suite_quick"}
+    parts = {plan for suite in suites for plan in read_suite(suite).suite.plans}
+    games = {"2c_vs_64zg", "3s_vs_5z", "8m", "foraging", "predator_prey", "quick", *social, *parts}
+    assert games | suites == set(preset_names())
+    for name in games:
         plan = read_plan(name)
         assert plan.name == name
         assert preset_summary(name)

@@ -117,10 +117,11 @@ Ledger(folder).run(Task("evaluate", "scores omg", {{}}, (table,), work))
 
 
 def test_every_stage_keeps_to_its_files_and_needs_only_what_is_before_it(tmp_path: Path) -> None:
-    assert list(STAGES) == ["pool", "prior", "train", "evaluate", "adapt", "report"]
+    assert list(STAGES) == ["pool", "room", "prior", "train", "evaluate", "adapt", "report"]
     for section in SECTIONS.values():
         assert all(field.description for field in section.model_fields.values())
-    checked = check_plan(parse_plan(changed("adaptation.episodes=4", "agents.d3qn.self_play=true")), tmp_path)
+    words = ("adaptation.episodes=4", "agents.d3qn.self_play=true", "room.steps=0")
+    checked = check_plan(parse_plan(changed(*words)), tmp_path)
     tasks = plan_tasks(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1))
     assert list(dict.fromkeys(task.stage for task in tasks)) == list(STAGES)
     assert len({task.title for task in tasks}) == len(tasks)

@@ -243,6 +243,20 @@ def _crossplay(random: Random) -> list[str]:
     return [_paths(random), *_options(random, options)]
 
 
+def _room(random: Random) -> list[str]:
+    options = {
+        "--set": _set,
+        "--group": word,
+        "--episodes": _number,
+        "--seeds": _number,
+        "--steps": lambda random: "0",
+        "--seed": _number,
+        "--metric": word,
+        "--output": _output,
+    }
+    return [_paths(random), "--steps", "0", *_options(random, options)]
+
+
 def _pool_train(random: Random) -> list[str]:
     options = {
         "--training": _counts,
@@ -322,6 +336,7 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "adapt": _adapt,
     "versus": _versus,
     "crossplay": _crossplay,
+    "room": _room,
     "pipeline": _pipeline,
     "pretrain": lambda random: [_paths(random), *_settings(random, 3)],
     "plot": _plot,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -85,7 +84,9 @@ def _presets() -> tuple[str, ...]:
 
 @cache
 def _text(name: str) -> str:
-    return files("omg.experiments").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
+    from omg.experiments.plan import preset_text
+
+    return preset_text(name)
 
 
 @cache

@@ -81,21 +81,6 @@ def test_updates_learn_from_them(changes: dict[str, Any]) -> None:
     assert abs(found[2] - found[0]) > 1e-2
 
 
-@pytest.mark.parametrize("learner", ["q_learner", "ppo_learner"])
-def test_nothing_comes_after_the_limit_where_it_ends_the_game(learner: str) -> None:
-    """The same updates as from episodes that ended in their last steps; those that are cut bootstrap otherwise."""
-    batch = episodes()
-    slots, lengths = np.arange(T + 1), np.array(LENGTHS)[:, None]
-    over: Any = slots == lengths - 1
-    found = []
-    for episode, bootstraps in ((batch, False), (batch._replace(terminated=over), True), (batch, True)):
-        made: Any = build_learner(config(learner=learner, mixer=None, bootstrap_at_limit=bootstraps), SPEC)
-        _, metrics = fast_jit(made.update)(made.init(KEY), episode, 0, 0, KEY)
-        found.append({name: float(value) for name, value in metrics.items()})
-    assert found[0] == pytest.approx(found[1], rel=1e-5)
-    assert found[0]["target_mean"] != pytest.approx(found[2]["target_mean"], rel=1e-3)
-
-
 def test_target_copies_are_counted_in_updates() -> None:
     learner = learner_for(target_update_unit="updates", target_update_interval=3)
     state, batch, update = drawn_state(learner), episodes(), fast_jit(learner.update)

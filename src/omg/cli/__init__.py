@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from omg import __version__
-from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, runs, toy, versus
+from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, room, runs, toy, versus
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
@@ -80,6 +80,7 @@ for _command, _example, _extra in (
     (runs.resume, "omg resume results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 t_max=4M", True),
     (runs.evaluate, "omg evaluate results/iql results/omg --pool POOL --group 7_homologue --csv scores.csv", False),
     (adapt.adapt, "omg adapt results/hop results/ppo --pool POOL --players nearest_stag,random --episodes 64", True),
+    (room.room, "omg room POOL --set heldout --steps 500000", False),
     (experiments.crossplay, "omg crossplay POOL --set heldout --output results/crossplay", False),
     (versus.versus, "omg versus POOL:qmix_s1 POOL:iql_s1 --episodes 200 --output results/versus", True),
     (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),

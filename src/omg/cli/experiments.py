@@ -18,6 +18,7 @@ from omg.types import Tree
 
 if TYPE_CHECKING:
     from omg.experiments.pipeline import PipelineResult
+    from omg.experiments.suite import ReadSuite
 
 _MOST_PLAYERS = 10
 """Widest cross-play matrix that a terminal can show player by player; larger ones are shown by algorithm."""
@@ -39,7 +40,7 @@ def pipeline(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Run a whole experiment: pool, prior, train, evaluate, adapt, report.
+    """Run a whole experiment: pool, room, prior, train, evaluate, adapt, report.
 
     Without a name the presets are listed. Further words change the plan: train.t_max=100000, agents.omg.lr=0.001.
     Repeat the command to continue: what is done is skipped, and what has changed is done again with all that depends
@@ -47,7 +48,8 @@ def pipeline(
     """
     share_gpu(jobs)
 
-    from omg.experiments.plan import PLAN_FILE, preset_names, preset_summary, read_plan
+    from omg.experiments.plan import PLAN_FILE, preset_names, preset_summary, read_plan, read_plan_file
+    from omg.experiments.suite import is_suite, read_suite
 
     if name is None:
         rows = [(preset, preset_summary(preset)) for preset in preset_names()]
@@ -60,14 +62,32 @@ def pipeline(
     for option, given in (("--config", line.config), ("--env-config", line.env_config)):
         if given is not None:
             raise UserError(f"{option}: got '{given}', but a pipeline names its game and agents in its file.")
+    begun = Path(name) if Path(name).is_dir() and (Path(name) / PLAN_FILE).is_file() else None
+    if is_suite(read_plan_file(name)):
+        for option, stage in (("--from", start), ("--only", only)):
+            if stage is not None:
+                raise UserError(
+                    f"{option}: got '{stage}', but '{name}' lists plans. Give it with one of their folders."
+                )
+        suite = read_suite(name, line.overrides)
+        _run_suite(suite, output or begun or Path("results") / suite.suite.name, jobs=jobs, quiet=quiet)
+        return
     plan = read_plan(name, line.overrides)
-    begun = Path(name).is_dir() and (Path(name) / PLAN_FILE).is_file()
-    folder = output or (Path(name) if begun else Path("results") / plan.name)
+    folder = output or begun or Path("results") / plan.name
 
     from omg.experiments.pipeline import run_pipeline
 
     result = run_pipeline(plan, folder, start=start, only=only, console=Console(), quiet=quiet, jobs=jobs)
     print_verdict(result)
+
+
+def _run_suite(suite: ReadSuite, folder: Path, *, jobs: int, quiet: bool) -> None:
+    """Runs a plan of plans and tells what was found."""
+    from omg.experiments.suite import run_suite
+
+    result = run_suite(suite, folder, console=Console(), quiet=quiet, jobs=jobs)
+    print_screen(result.shown)
+    print_lines(f"Folder: {result.folder}", f"Report: {result.report}")
 
 
 def print_verdict(result: PipelineResult) -> None:

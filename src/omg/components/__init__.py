@@ -15,6 +15,7 @@ from omg.components import replay, selectors
 from omg.components.counts import Count, Number, exponential, linear
 from omg.components.episode_batch import (
     EpisodeBatch,
+    ended_by_limit,
     keep_seats,
     lengths,
     loss_mask,
@@ -34,6 +35,7 @@ __all__ = [
     "Number",
     "Schedule",
     "Selector",
+    "ended_by_limit",
     "keep_seats",
     "lengths",
     "loss_mask",

@@ -57,6 +57,12 @@ def loss_mask(batch: EpisodeBatch) -> Array:
     return (played & ~over).astype(jnp.float32)
 
 
+def ended_by_limit(batch: EpisodeBatch) -> EpisodeBatch:
+    """The same episodes, but those that the time limit cut count as ended for real by their last step."""
+    goes_on = jnp.pad(batch.filled[:, 1:], ((0, 0), (0, 1)))
+    return batch._replace(terminated=batch.terminated | (batch.filled & ~goes_on))
+
+
 def lengths(batch: EpisodeBatch) -> Array:
     """Number of steps that count in each episode, [B] int32; its last view stands in the slot of that number."""
     return loss_mask(batch).sum(axis=1).astype(jnp.int32)

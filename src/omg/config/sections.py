@@ -35,6 +35,9 @@ class RunKeys(Keys):
     save_model_interval: Steps = Field(200_000, ge=1, description="Environment steps between resumable checkpoints")
     save_buffer: bool = Field(True, description="Checkpoints contain the replay buffer; needed for an exact resume")
     keep_checkpoints: Many = Field(2, ge=2, description="Number of newest checkpoints kept; older ones are deleted")
+    save_agents_at: list[Steps] = Field(
+        [], max_length=100, description="Environment steps at which the agents of that time are kept besides"
+    )
     local_results_path: str = Field("results", min_length=1, description="Folder under which run folders are made")
     use_cuda: bool = Field(True, description="Use the GPU where there is one")
     use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")

@@ -10,8 +10,8 @@ What an interval stands for therefore depends on what is resampled:
 - `seeds_and_teams`: whole rows and whole columns are drawn. What would other trainings score with *other teams* of the
   same kind? It is the widest of the three.
 
-The last two widen the plain percentile interval for small samples (see `_tail`), since a handful of seeds shows too
-little of its own spread. Fewer than three of what is resampled give no interval at all: its ends are NaN.
+The last two widen the plain percentile interval for small samples (see `widened_tail`), since a handful of seeds shows
+too little of its own spread. Fewer than three of what is resampled give no interval at all: its ends are NaN.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def score_interval(
     if _too_few(resample, sizes):
         return Estimate(value, np.nan, np.nan)
     drawn = np.concatenate([compute(block) for block in _resampled(scores, resample, draws, rng)])
-    tail = (1 - level) / 2 if resample == "stratified" else _tail(level, min(sizes), min(sizes) - 1)
+    tail = (1 - level) / 2 if resample == "stratified" else widened_tail(level, min(sizes), min(sizes) - 1)
     return _estimate(value, drawn, tail)
 
 
@@ -301,7 +301,7 @@ def _blocks(draws: int, numbers: int) -> Iterator[int]:
         yield min(block, draws - start)
 
 
-def _tail(level: float, size: int, freedom: int) -> float:
+def widened_tail(level: float, size: int, freedom: int) -> float:
     """Probability to cut off at each end of a resampled distribution of a mean over `size` values.
 
     The plain percentile interval is that of a normal distribution whose spread was divided by n instead of n - 1. The
@@ -330,9 +330,9 @@ class _Sizes(NamedTuple):
 
 
 def _pair_tail(level: float, sizes: _Sizes) -> float:
-    """`_tail` for two agents."""
+    """`widened_tail` for two agents."""
     freedom = [sum(sizes.seeds) - len(sizes.seeds)] if sizes.seeds else []
-    return _tail(level, min(sizes.all), min([*freedom, *(size - 1 for size in sizes.teams)]))
+    return widened_tail(level, min(sizes.all), min([*freedom, *(size - 1 for size in sizes.teams)]))
 
 
 def _too_few(resample: Resample, sizes: tuple[int, ...]) -> bool:

@@ -270,6 +270,102 @@ class AdaptationRow(TableRow):
     scale: Field[str] = text("scale", "what 1 is: `best response` or `best agent compared`")
 
 
+class ResponseRow(TableRow):
+    """What one responder earns with one partner: a cell of the response matrix."""
+
+    set: Field[str] = text("set", "of the pool that the partner is made of")
+    group: Field[str] = text("group", "kind of team, e.g. `1_partner`", form="group")
+    partner: Field[str] = text("partner", "the team in the other seats")
+    responder: Field[str] = text("responder", "who answers it; `response:PARTNER` was trained for that partner")
+    kind: Field[str] = text("kind", "`member`, `script`, `response` (trained for one partner) or `mixture`")
+    metric: Field[str] = text("metric", "what the numbers are")
+    episodes: Field[int] = whole("episodes", "how many were played")
+    mean: Field[float] = real("{metric}", "over the episodes", form="score")
+    error: Field[float] = real("error", "standard error of the mean")
+    first_half: Field[float] = real("first half", "mean over the first half of the episodes", form="score")
+    second_half: Field[float] = real("second half", "mean over the second half", form="score")
+
+
+class TrainedResponseRow(TableRow):
+    """How the training of a best response went."""
+
+    partner: Field[str] = text("partner", "whom it was trained for; `mixture`: all training partners in turn")
+    restarts: Field[int] = whole("restarts", "trainings, of which the best is kept")
+    steps: Field[int] = whole("steps", "environment steps of each")
+    budget: Field[int] = whole("budget", "environment steps allowed")
+    metric: Field[str] = text("metric", "what was tested")
+    mean: Field[float] = real("{metric}", "of the kept one in its best test", form="score")
+    error: Field[float] = real("error", "standard error of that test")
+    curve: Field[str] = text("curve", "`flat`, or `not converged` when the budget ended")
+    stand_in: Field[str] = text("stand-in", "a responder that does better with that partner and counts instead")
+    ahead: Field[float] = real("ahead", "how far the stand-in is ahead", form="difference")
+
+
+class RoomRow(TableRow):
+    """What there is to gain from knowing the partners of one group."""
+
+    pool: Field[str] = text("pool", "whose partners; `all`: the mean over several pools")
+    set: Field[str] = text("set", "of the pool that the partners are made of")
+    group: Field[str] = text("group", "kind of team", form="group")
+    metric: Field[str] = text("metric", "what the numbers are")
+    partners: Field[int] = whole("partners", "teams")
+    responders: Field[int] = whole("responders", "rows of the response matrix")
+    episodes: Field[int] = whole("episodes", "of each responder with each partner")
+    floor: Field[float] = real("floor", "a random player's mean", form="score", interval=("floor_low", "floor_high"))
+    floor_low: Field[float] = real("low", f"{_LOW}, over partners, or over pools", form="score")
+    floor_high: Field[float] = real("high", f"{_HIGH}", form="score")
+    best_fixed: Field[float] = real(
+        "best fixed", "mean of the best row", form="score", interval=("best_fixed_low", "best_fixed_high")
+    )
+    best_fixed_low: Field[float] = real("low", f"{_LOW} of best fixed", form="score")
+    best_fixed_high: Field[float] = real("high", f"{_HIGH} of best fixed", form="score")
+    best_fixed_is: Field[str] = text("best fixed is", "the responder of that row")
+    chosen_on: Field[str] = text("chosen on", "the set whose partners the row was chosen on")
+    ceiling: Field[float] = real(
+        "ceiling",
+        "mean over partners of the best responder's score",
+        form="score",
+        interval=("ceiling_low", "ceiling_high"),
+    )
+    ceiling_low: Field[float] = real("low", f"{_LOW} of the ceiling", form="score")
+    ceiling_high: Field[float] = real("high", f"{_HIGH} of the ceiling", form="score")
+    room: Field[float] = real("room", "ceiling minus best fixed", form="difference", interval=("room_low", "room_high"))
+    room_low: Field[float] = real("low", f"{_LOW} of the room", form="difference")
+    room_high: Field[float] = real("high", f"{_HIGH} of the room", form="difference")
+    share: Field[float] = real(
+        "share", "room as a share of ceiling minus floor", form="share", interval=("share_low", "share_high")
+    )
+    share_low: Field[float] = real("low", f"{_LOW} of the share", form="share")
+    share_high: Field[float] = real("high", f"{_HIGH} of the share", form="share")
+    mixture: Field[float] = real("mixture", "mean of the agent trained on the mixture; nan: none", form="score")
+    told_apart: Field[float] = real("told apart after", "steps until the true partner is 0.9 likely; nan: never")
+    told_share: Field[float] = real("told apart", "share of the games in which it comes to that; nan: not known")
+    exact: Field[float] = real("exact optimum", "return of the best answer to an unknown partner; nan: not computed")
+
+
+class ClosedRow(TableRow):
+    """How much of the room one agent closes with one group of teams."""
+
+    agent: Field[str] = text("agent", "label of the agent", form="agent")
+    group: Field[str] = text("group", "of teams", form="group")
+    metric: Field[str] = text("metric", "what the numbers are")
+    seeds: Field[int] = whole("seeds", "trainings")
+    teams: Field[int] = whole("teams", "teams of the group")
+    mean: Field[float] = real("{metric}", "of the agent, over seeds and teams", form="score")
+    floor: Field[float] = real("floor", "a random player's mean with the same teams", form="score")
+    best_fixed: Field[float] = real("best fixed", "the best fixed responder's mean", form="score")
+    ceiling: Field[float] = real("ceiling", "mean of the best responder to each team", form="score")
+    closed: Field[float] = real(
+        "share closed",
+        "(agent - best fixed) / (ceiling - best fixed)",
+        form="share",
+        interval=("closed_low", "closed_high"),
+    )
+    closed_low: Field[float] = real("low", f"{_LOW}, over seeds and teams; nan with too few", form="share")
+    closed_high: Field[float] = real("high", f"{_HIGH}, over seeds and teams", form="share")
+    standing: Field[str] = text("standing", "whether it is above or below best fixed, and whether that is shown")
+
+
 TABLES: dict[str, type[TableRow]] = {
     "metrics.csv": MetricRow,
     "speed.csv": SpeedRow,
@@ -285,5 +381,10 @@ TABLES: dict[str, type[TableRow]] = {
     "toy.csv": ToyRow,
     "adaptation/adaptation.csv": EpisodeRow,
     "adaptation/summary.csv": AdaptationRow,
+    "room/room.csv": RoomRow,
+    "room/responses.csv": ResponseRow,
+    "room/trained.csv": TrainedResponseRow,
+    "room/told_apart.csv": ToldApartRow,
+    "closed.csv": ClosedRow,
 }
 """File -> what its rows are."""

@@ -12,7 +12,14 @@ from omg.experiments.ledger import LOGS, Ledger, Task
 from omg.experiments.processes import Job, run_jobs
 
 
-def run_ahead(ledger: Ledger, due: Sequence[Task], jobs: int, *, anew: bool = False) -> None:
+def run_ahead(
+    ledger: Ledger,
+    due: Sequence[Task],
+    jobs: int,
+    *,
+    anew: bool = False,
+    module: str = "omg.experiments.task_process",
+) -> None:
     """Does those of some tasks that are worth a process of their own, each as soon as what it needs is done.
 
     Left are those that need a task which is not worth one and not done, and a task that is the only one for now: it is
@@ -23,6 +30,7 @@ def run_ahead(ledger: Ledger, due: Sequence[Task], jobs: int, *, anew: bool = Fa
         due: what there is still to do, or to find done, in this order.
         jobs: most processes at once.
         anew: do all of them even if they are done.
+        module: what a process runs, with the folder and the title of its task.
 
     Raises:
         UserError: a task failed; all that do not need it were done first.
@@ -38,7 +46,7 @@ def run_ahead(ledger: Ledger, due: Sequence[Task], jobs: int, *, anew: bool = Fa
             return None
         ledger.begin(task, anew=anew)
         begun[task.title] = task
-        return Job(task.title, "omg.experiments.task_process", (str(ledger.folder), task.title))
+        return Job(task.title, module, (str(ledger.folder), task.title))
 
     def ended(title: str, seconds: float, done: bool) -> None:
         task = begun[title]

@@ -1,4 +1,4 @@
-"""A whole experiment from one small file: pool, prior, training, evaluation, adaptation, report.
+"""A whole experiment from one small file: pool, room, prior, training, evaluation, adaptation, report.
 
 The stages are made of tasks (one per agent where there are several), each with a note of what it was made from; see
 `omg.experiments.stages`. Running a pipeline again does what is missing, continues what was interrupted, and makes anew

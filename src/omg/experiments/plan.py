@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, NamedTuple, get_args, get_origin
 
 import yaml
 from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from omg.config import config_fields, resolve
 from omg.config.layers import leaves
@@ -29,6 +31,7 @@ from omg.experiments.stages.evaluate import EvaluateStage, EvaluationSection
 from omg.experiments.stages.pool import POOL_FOLDER, PoolSection, PoolStage, given_section
 from omg.experiments.stages.prior import PriorSection, PriorStage
 from omg.experiments.stages.report import ReportSection, ReportStage
+from omg.experiments.stages.room import RoomSection, RoomStage
 from omg.experiments.stages.train import AgentSection, TrainSection, TrainStage
 from omg.names import file_name, inside
 
@@ -39,10 +42,15 @@ _OWNED = {
     "init_param_path": "the pool is the pipeline's own",
     "local_results_path": "runs are kept in the pipeline's folder",
     "save_model": "agents must be saved",
+    "save_agents_at": "evaluation.at says it",
     "team": "it follows from config",
     "obs_adapter": "everybody in a pipeline sees alike",
 }
 """Configuration keys that a pipeline sets by itself."""
+
+
+COMMON = "suite_common"
+"""What the plans of the suite build on; no plan by itself."""
 
 
 class GameSection(Section):
@@ -62,6 +70,7 @@ class Plan(Section):
     name: str = Field(description="Name of the pipeline and of its folder")
     game: GameSection
     pool: Annotated[PoolSection, PoolStage]
+    room: Annotated[RoomSection | None, RoomStage] = None
     prior: Annotated[PriorSection | None, PriorStage] = None
     train: Annotated[TrainSection, TrainStage] = TrainSection()
     agents: dict[str, AgentSection] = Field(min_length=1, description="Label -> agent")
@@ -113,13 +122,65 @@ SECTIONS: Mapping[str, type[Section]] = _sections(Plan)
 
 def preset_names() -> list[str]:
     """The plans that come with the program."""
-    entries = files("omg.experiments").joinpath("presets").iterdir()
-    return sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml"))
+    return sorted(name for name in _preset_files() if name != COMMON)
 
 
 def preset_summary(name: str) -> str:
     """The first comment line of a preset."""
-    return _preset_text(name).splitlines()[0].removeprefix("#").strip()
+    return preset_text(name).splitlines()[0].removeprefix("#").strip()
+
+
+class PlanFile(NamedTuple):
+    """What stands in a plan before it is checked."""
+
+    where: str
+    """In messages."""
+    path: Path | None
+    """The file; None of a preset."""
+    values: dict[str, object]
+    """Its sections, those of the plan that it builds on included."""
+
+
+def read_plan_file(source: str | Path) -> PlanFile:
+    """Reads the sections of a plan.
+
+    Args:
+        source: a preset, a YAML file, or the folder of a pipeline that was begun.
+
+    Raises:
+        UserError: there is no such plan, or it is no mapping of sections.
+    """
+    path = Path(source)
+    if path.is_dir() and (path / PLAN_FILE).is_file():
+        path = inside(path, path / PLAN_FILE)
+    given = path if path.is_file() else None
+    if given is not None:
+        where = str(given)
+        try:
+            text = given.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{given} cannot be read: {error}.") from None
+    elif str(source) in preset_names():
+        where, text = f"preset {source}", preset_text(str(source))
+    else:
+        raise unknown_name("pipeline (neither a file nor a preset)", str(source), preset_names())
+    values = _mapping(where, text)
+    if "base" in values:
+        base = values.pop("base")
+        if base not in _preset_files():
+            raise unknown_name(f"preset ({where}: base)", str(base), _preset_files())
+        values = merge(_mapping(f"preset {base}", preset_text(str(base))), values)
+    return PlanFile(where, given, values)
+
+
+def _mapping(where: str, text: str) -> dict[str, object]:
+    try:
+        values = read_yaml(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{where} is not YAML: {error}.") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{where}: expected a mapping of sections: {', '.join(Plan.model_fields)}.")
+    return values
 
 
 def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
@@ -132,30 +193,25 @@ def read_plan(source: str | Path, words: Sequence[str] = ()) -> Plan:
     Raises:
         UserError: there is no such plan, or something in it cannot be used.
     """
-    path = Path(source)
-    copied = path / POOL_FOLDER
-    if path.is_dir() and (path / PLAN_FILE).is_file():
-        path = inside(path, path / PLAN_FILE)
-    if path.is_file():
-        where = str(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} cannot be read: {error}.") from None
-    elif str(source) in preset_names():
-        where, text = f"preset {source}", _preset_text(str(source))
-    else:
-        raise unknown_name("pipeline (neither a file nor a preset)", str(source), preset_names())
-    try:
-        values = read_yaml(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"{where} is not YAML: {error}.") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{where}: expected a mapping of sections: {', '.join(Plan.model_fields)}.")
-    said = nested(assignments(list(words)))
+    file = read_plan_file(source)
+    return plan_of(file, file.values, nested(assignments(list(words))), Path(source) / POOL_FOLDER)
+
+
+def plan_of(file: PlanFile, values: Mapping[str, object], said: Mapping[str, object], copied: Path | None) -> Plan:
+    """The plan of a file.
+
+    Args:
+        file: where it comes from.
+        values: its sections, with what else belongs to it.
+        said: what the user has typed, section -> key -> value.
+        copied: where the pool of `pool.path` may be found as well, should that be gone.
+
+    Raises:
+        UserError: something in it cannot be used, or only the user may ask for it.
+    """
     plan = parse_plan(merge(values, said), copied)
-    if path.is_file():
-        _check_file(where, values, said, plan)
+    if file.path is not None:
+        _check_file(file.where, values, said, plan)
     return plan
 
 
@@ -195,7 +251,7 @@ def parse_plan(values: Mapping[str, object], copied: Path | None = None) -> Plan
     try:
         plan = Plan.model_validate(tree)
     except ValidationError as error:
-        raise _refusal(error) from None
+        raise refusal(error, Plan.model_fields) from None
     file_name("name", plan.name)
     for where, label in _labels(plan, ""):
         file_name(where, label)
@@ -244,23 +300,33 @@ def _known(values: Mapping[str, object], prefix: str, allowed: Iterable[str]) ->
             raise UserError(f"Unknown key '{prefix}{key}' of a pipeline.{hint} {known}")
 
 
-def _refusal(error: ValidationError) -> UserError:
+def refusal(error: ValidationError, fields: Mapping[str, FieldInfo]) -> UserError:
+    """What a model of a plan refuses, in the words of its key; `fields` are those of the model."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"] if part != "[key]"]
-    where = ".".join(path)
+    where, expected = ".".join(path), _expected(path, fields)
     if first["type"] == "missing":
-        return UserError(f"{where}: missing. {_expected(path)}".rstrip())
-    return UserError(f"{where}: got {abridged(first['input'])}. {first['msg']}. {_expected(path)}".rstrip())
+        return UserError(f"{where}: missing. {expected}".rstrip())
+    return UserError(f"{where}: got {abridged(first['input'])}. {first['msg']}. {expected}".rstrip())
 
 
-def _expected(path: Sequence[str]) -> str:
+def _expected(path: Sequence[str], fields: Mapping[str, FieldInfo]) -> str:
     """What a key of a section means and takes, if it is one."""
-    model = SECTIONS.get(path[0]) if len(path) > 1 else Plan
-    field = model.model_fields.get(path[1] if len(path) > 1 else path[0]) if model is not None else None
+    section = _section_in(fields[path[0]].annotation) if len(path) > 1 and path[0] in fields else None
+    inner = fields if len(path) == 1 else section.model_fields if section is not None else {}
+    field = inner.get(path[min(len(path) - 1, 1)])
     if field is None or not field.description:
         return ""
     return f"Expected {describe_type(field.annotation)}: {field.description}."
 
 
-def _preset_text(name: str) -> str:
-    return files("omg.experiments").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
+def _preset_files() -> dict[str, Traversable]:
+    """Name -> file, of all presets and of what they have in common."""
+    presets = files("omg.experiments").joinpath("presets")
+    entries = [*presets.iterdir(), *presets.joinpath("suite").iterdir()]
+    return {entry.name.removesuffix(".yaml"): entry for entry in entries if entry.name.endswith(".yaml")}
+
+
+def preset_text(name: str) -> str:
+    """The text of a preset."""
+    return _preset_files()[name].read_text(encoding="utf-8")

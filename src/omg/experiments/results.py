@@ -12,6 +12,7 @@ from omg.components.files import write_json
 from omg.errors import UserError
 from omg.evaluation import compare, group_names, marl_eval_json, summarise
 from omg.evaluation.rows import read_rows, write_rows
+from omg.evaluation.suite_tables import BudgetScoreRow
 from omg.evaluation.tables import (
     TABLES,
     ComparisonRow,
@@ -26,8 +27,10 @@ from omg.evaluation.tables import (
 )
 from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
+from omg.experiments.budget import budget_chapters, budget_files, write_budget_tables
 from omg.experiments.inference import offset_rows
 from omg.experiments.runs import known_runs
+from omg.experiments.stages.pool import dealt_words
 from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
@@ -55,7 +58,7 @@ def table_files(checked: CheckedPlan) -> tuple[Path, ...]:
     names = ["crossplay.csv"] if evaluation.plays_groups or evaluation.crossplay_episodes else []
     names += ["diagnostics.csv"] if evaluation.plays_groups or checked.with_models else []
     names += ["scores.csv", "summary.csv", "comparison.csv", "marl_eval.json"] if evaluation.plays_groups else []
-    return tuple(evaluation_folder(checked) / name for name in names)
+    return (*(evaluation_folder(checked) / name for name in names), *budget_files(checked))
 
 
 def self_play_files(checked: CheckedPlan) -> tuple[Path, Path]:
@@ -94,7 +97,11 @@ def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
 
 
 def write_tables(
-    checked: CheckedPlan, scores: Sequence[Row], cross_play: Sequence[Row], measures: Sequence[Row]
+    checked: CheckedPlan,
+    scores: Sequence[Row],
+    cross_play: Sequence[Row],
+    measures: Sequence[Row],
+    budget: Sequence[BudgetScoreRow] = (),
 ) -> None:
     """Writes all tables of the evaluation.
 
@@ -103,6 +110,7 @@ def write_tables(
         scores: columns of `SetScoreRow`; none without groups of teams.
         cross_play: of the pool's members, columns of `CrossPlayRow`.
         measures: of all agents, columns of `MeasureRow`.
+        budget: of agents after shares of their training.
     """
     files = {path.stem: path for path in table_files(checked)}
     played = [SetScoreRow.of(row) for row in scores]
@@ -117,6 +125,7 @@ def write_tables(
         write_rows(files["summary"], _summary(checked, played), SetSummaryRow.names())
         write_rows(files["comparison"], _comparison(checked, first), ComparisonRow.names())
         write_json(files["marl_eval"], _marl_eval(checked, first))
+    write_budget_tables(checked, budget)
 
 
 def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
@@ -141,6 +150,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
+        chapters=budget_chapters(checked),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],
@@ -241,6 +251,8 @@ def _draw(folder: Path, report: ReportInput) -> None:
         plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
     if report.adaptation is not None:
         report.adaptation.plot(folder / "adaptation.png")
+    for chapter in report.chapters:
+        chapter.plot(folder / f"{file_name('chapter', chapter.title.lower().replace(' ', '_'))}.png")
     if report.offsets:
         plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 
@@ -248,7 +260,7 @@ def _draw(folder: Path, report: ReportInput) -> None:
 def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
     plan = checked.plan
     pool = {name: sum(numbers.values()) for name, numbers in plan.pool.counts.items()}
-    for name in plan.pool.scripted.values():
+    for name in plan.pool.scripts.values():
         pool[name] = pool.get(name, 0) + 1
     first = plan.evaluation.sets[0]
     lines = [_trained_words(checked, pool.get("training", 0))]
@@ -262,6 +274,8 @@ def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:
             f"Their first {plan.adaptation.episodes} episodes were played with {pool[plan.adaptation.set]} players of "
             f"the set {plan.adaptation.set}" + (" and further scripts." if plan.adaptation.players else ".")
         )
+    if plan.pool.kinds is not None:
+        lines.append(f"Partners: {dealt_words(plan.pool)}.")
     return [
         *lines,
         "Wall time: " + ", ".join(f"{stage} {_duration(value)}" for stage, value in seconds.items()) + ".",

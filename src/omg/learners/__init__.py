@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     Build = Callable[..., Learner]
     BuildOptimiser = Callable[[Config, float], optax.GradientTransformation]
 
-_QTRAN = (PlayerKeys, LimitKeys, TargetKeys, QKeys)
+_QTRAN = (PlayerKeys, TargetKeys, LimitKeys, QKeys)
 _Q = (*_QTRAN, QReturnKeys)
-_PPO = (PlayerKeys, LimitKeys, CriticKeys, PPOKeys)
+_PPO = (PlayerKeys, CriticKeys, LimitKeys, PPOKeys)
 
 LEARNERS: Registry[Build, LearnerTraits] = Registry(
     "learner",
@@ -72,7 +72,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         "coma_learner": Entry(
             "omg.learners.coma:COMALearner",
             LearnerTraits(
-                sections=(PlayerKeys, TargetKeys, CriticKeys, COMAKeys),
+                sections=(PlayerKeys, TargetKeys, CriticKeys, LimitKeys, COMAKeys),
                 on_policy=True,
                 learns_probabilities=True,
                 models=ModelTraining.NONE,
@@ -120,7 +120,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         "pr2_learner": Entry(
             "omg.learners.pr2:PR2Learner",
             LearnerTraits(
-                sections=(PlayerKeys, TargetKeys, CriticKeys, PR2Keys, SecondLayerKeys, ModelRateKeys),
+                sections=(PlayerKeys, TargetKeys, CriticKeys, LimitKeys, PR2Keys, SecondLayerKeys, ModelRateKeys),
                 learns_probabilities=True,
                 models=ModelTraining.NONE,
             ),

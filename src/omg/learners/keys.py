@@ -31,14 +31,6 @@ class PlayerKeys(Keys):
     )
 
 
-class LimitKeys(Keys):
-    """What a learner makes of the time limit."""
-
-    bootstrap_at_limit: bool = Field(
-        True, description="Targets value what would come after the time limit; False: nothing comes, the game is over"
-    )
-
-
 class RMSPropKeys(Keys):
     """The optimiser RMSProp."""
 
@@ -51,6 +43,15 @@ class TargetKeys(Keys):
 
     target_update_interval: Steps = Field(
         200, ge=1, description="Episodes (or what target_update_unit says) between target copies"
+    )
+
+
+class LimitKeys(Keys):
+    """What a learner that expects future rewards makes of the time limit."""
+
+    limit_is_end: bool = Field(
+        False,
+        description="The time limit ends a game like any other end; False: values look past it, as if the game went on",
     )
 
 
@@ -239,8 +240,8 @@ class LearnerSections(
     QTRANKeys,
     QReturnKeys,
     QKeys,
-    TargetKeys,
     LimitKeys,
+    TargetKeys,
     RMSPropKeys,
     PlayerKeys,
 ):

@@ -166,12 +166,10 @@ class SeatLearner(Generic[State]):
         return self.team.main_seats(batch.seat)
 
     def shares(self, reading: Reading, batches: Batches) -> list[Share]:
-        """All episodes of an update as they are learned from; without `bootstrap_at_limit` none is cut, all end."""
+        """All episodes of an update as they are learned from."""
         portions = (batches,) if isinstance(batches, EpisodeBatch) else batches
         seats = [self.main_seats(portion) for portion in portions]
         masks = [loss_mask(portion) for portion in portions]
-        if not self.config.bootstrap_at_limit:
-            portions = tuple(ended(portion, mask) for portion, mask in zip(portions, masks, strict=True))
         ends = [mask.sum(axis=1).astype(jnp.int32) for mask in masks]
         viewed = [viewed_slots(end, mask.shape[1] + 1) for end, mask in zip(ends, masks, strict=True)]
         total = jnp.maximum(sum(mask.sum() for mask in masks), 1.0)
@@ -198,13 +196,6 @@ class SeatLearner(Generic[State]):
         if share > 0:
             reward = (1.0 - share) * reward + share * reward.mean(axis=-1, keepdims=True)
         return reward if views.seats is None else take_seats(reward, views.seats[:, 0])
-
-
-def ended(batch: EpisodeBatch, mask: Array) -> EpisodeBatch:
-    """The same episodes, each terminated in its last step: mask [B, T] of ones for steps that were played."""
-    played = jnp.pad(mask > 0, ((0, 0), (0, 1)))
-    last = played & ~jnp.pad(played[:, 1:], ((0, 0), (0, 1)))
-    return batch._replace(terminated=batch.terminated | last)
 
 
 Means = TypeVar("Means")

@@ -77,6 +77,8 @@ class ReportInput:
     """Columns of `OffsetRow`."""
     diagnostics: Sequence[Row] = ()
     """Columns of `MeasureRow`; ends of an interval that are None or NaN: there is none."""
+    chapters: Sequence[Chapter] = ()
+    """Further parts, which stand before who is better."""
     adaptation: Chapter | None = None
     """First episodes with new co-players."""
     commands: Sequence[str] = ()
@@ -143,6 +145,7 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
     for group in _groups(report):
         parts.append(f"### {markdown_text(group_name(group))}")
         parts.append(markdown_table(*_score_table(report, group)))
+    parts += [part for chapter in report.chapters for part in chapter.markdown()]
     parts += ["## Differences", markdown_table(*_difference_table(report))]
     if report.self_play:
         table = markdown_table(*self_play_table(self_play_summary(report.self_play), names=report.names))
@@ -161,7 +164,8 @@ def write_markdown(path: str | Path, report: ReportInput) -> Path:
 
 def _body(report: ReportInput) -> str:
     _require(report)
-    sections = [_verdict_section(report), _scores_section(report), _differences_section(report)]
+    further = [_section(chapter.title, chapter.html(_colours(report))) for chapter in report.chapters]
+    sections = [_verdict_section(report), _scores_section(report), *further, _differences_section(report)]
     sections += [_self_play_section(report), _curves_section(report), _cross_play_section(report)]
     sections += [_adaptation_section(report), _diagnostics_section(report)]
     sections += [_reading_section(report), _run_section(report)]

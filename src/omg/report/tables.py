@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from omg.evaluation.rows import AnyColumn, TableRow
+from omg.evaluation.suite_tables import BudgetRow
 from omg.evaluation.tables import ComparisonRow, MeasureRow, SelfPlayRow, SummaryRow
 from omg.report.words import agent_name, group_name, metric_words
 
@@ -77,6 +78,15 @@ SELF_PLAY_SCORES = (
     ShownColumn(SelfPlayRow.steps),
 )
 """How each agent does in all seats."""
+BUDGETS = (
+    ShownColumn(BudgetRow.agent),
+    ShownColumn(BudgetRow.share),
+    ShownColumn(BudgetRow.steps),
+    ShownColumn(BudgetRow.mean, "inside"),
+    ShownColumn(BudgetRow.closed, "inside"),
+    ShownColumn(BudgetRow.seeds),
+)
+"""How each agent does after shares of its training."""
 MEASURES = (
     ShownColumn(MeasureRow.agent),
     ShownColumn(MeasureRow.measure),
@@ -158,6 +168,8 @@ def _written(row: TableRow, column: AnyColumn, names: Names | None) -> str:
             return metric_words(row["metric"]).value(value)
         case "count":
             return f"{value:,}"
+        case "percent":
+            return f"{value:.0%}"
         case "text" | "number":
             return str(value)
     return _end(row, column, value)

@@ -12,7 +12,7 @@ from omg.pools.agents import CARD
 from omg.tracking.folder import RunFolder
 from omg.training.adapting import load_adapted
 from omg.training.device import prepare
-from omg.training.saved import agent_at
+from omg.training.saved import agent_at, kept_at
 
 WHICH = ("last", "best")
 """The agents that a run keeps of every seed."""
@@ -42,7 +42,8 @@ def load_seeds(
     Args:
         path: folder of a run, of one of its seeds, or of an agent.
         which: `last` or `best` agent of each seed; an agent folder is what it is.
-        step: of a run: its agents at that saved step, or at the last one before it, instead; 0: the newest.
+        step: of a run: its agents at that step of `save_agents_at`, at that checkpoint, or at the last checkpoint
+            before it, instead; 0: the newest.
         obs_adapter: `learn`: an agent that was trained with `obs_is_state` plays from observations; see `omg.load`.
         say: told how well the maps fit.
 
@@ -58,6 +59,9 @@ def load_seeds(
         config = run.config()
         if step is not None:
             check_step(obs_adapter)
+            kept = [run.agent(seed, kept_at(step)) for seed in range(config.seed, config.seed + config.seeds)]
+            if all(map(is_agent, kept)):
+                return [load_adapted(path, obs_adapter, say) for path in kept]
             return [agent_at(folder, step, index) for index in range(config.seeds)]
         seeds = range(config.seed, config.seed + config.seeds)
         return [load_adapted(run.agent(seed, which), obs_adapter, say) for seed in seeds]

@@ -36,6 +36,9 @@ from omg.training.state import EXAMINE_STREAM, TEST_STREAM, RunState, Seated, Se
 from omg.training.team import TeamSetup
 from omg.types import PyTree
 
+_BYTES_AT_ONCE = 2_000_000_000
+"""Of learners and their buffers: more replicates than fit are played one part after the other."""
+
 
 class Teams(NamedTuple):
     """Teams around one seat."""
@@ -49,9 +52,24 @@ class Teams(NamedTuple):
     """The seat that is played for."""
     most: tuple[int, ...]
     """Of each player of a squad: the most seats that it has in any team."""
+    turns: tuple[int, ...] = ()
+    """Seats that are played for from game to game, the others moving round the table along; empty: `seat` alone."""
+
+    def lineup(self, team: np.ndarray, games: int) -> Lineup:
+        """Who sits where in `games` games of each replicate: [Z] teams -> leaves [Z, games, ...]."""
+        turns = np.asarray(self.turns or (self.seat,), np.int32)
+        taken = turns[np.arange(games) % len(turns)]
+        seats = self.players.shape[1]
+        source = (np.arange(seats) - taken[:, None] + self.seat) % seats
+        return Lineup(
+            jnp.asarray(np.tile(taken, (len(team), 1))),
+            jnp.asarray(self.players[team][:, source]),
+        )
 
 
-def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Player], seat: int) -> Teams:
+def build_teams(
+    names: Sequence[str], mates: np.ndarray, players: Sequence[Player], seat: int, turns: tuple[int, ...] = ()
+) -> Teams:
     """Seats co-players around `seat`.
 
     Args:
@@ -59,6 +77,7 @@ def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Playe
         mates: [teams, A-1] integers, players by number, in the order in which they follow the seat round the table.
         players: the co-players (`controllers.Player`); each is in some team.
         seat: the seat that is played for.
+        turns: see `Teams`.
     """
     squad, position = build_squad(players)
     teams, others = mates.shape
@@ -81,7 +100,8 @@ def build_teams(names: Sequence[str], mates: np.ndarray, players: Sequence[Playe
         kinds.append(jax.tree.map(lambda leaf, chosen=chosen: np.asarray(leaf)[chosen], kind))
         numbers.append(width)
     counts = [np.sum(seated == number, axis=1).max() for number in range(sum(numbers))]
-    return Teams(tuple(names), Squad(tuple(kinds), tuple(numbers)), seated, seat, tuple(int(count) for count in counts))
+    most = tuple(int(count) for count in counts)
+    return Teams(tuple(names), Squad(tuple(kinds), tuple(numbers)), seated, seat, most, turns)
 
 
 class EncounterCollector(Generic[S]):
@@ -230,10 +250,7 @@ class EncounterProgram(Program[PyTree]):
         keys = jax.vmap(lambda seed, stream: jax.random.fold_in(jax.random.PRNGKey(seed), stream))(
             jnp.asarray(seeds, jnp.uint32), jnp.asarray(streams, jnp.uint32)
         )
-        lineup = Lineup(
-            jnp.full((replicates, games), self.teams.seat, jnp.int32),
-            jnp.asarray(np.repeat(self.teams.players[team][:, None], games, axis=1)),
-        )
+        lineup = self.teams.lineup(np.asarray(team), games)
         squad = jax.tree.map(lambda leaf: leaf[team], self.teams.squads)
         storage = None if self.frozen else self.storage_shape()
         storage = jax.tree.map(lambda leaf: np.zeros((replicates, *leaf.shape), leaf.dtype), storage)
@@ -241,6 +258,12 @@ class EncounterProgram(Program[PyTree]):
         counters = (Count.of(0, (replicates,)), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
         state: RunState = jax.device_put(RunState(learner, storage, keys, *counters, (squad, lineup)))
         return state
+
+    def at_once(self) -> int:
+        """Replicates whose learners and buffers fit into memory together."""
+        learner = jax.eval_shape(self.learner.init, jax.random.PRNGKey(0))
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(learner)) + self.storage_bytes()
+        return max(1, _BYTES_AT_ONCE // size)
 
     def play(
         self, state: RunState, rounds: int, progress: Callable[[int, int], None] = lambda done, rounds: None

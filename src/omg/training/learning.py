@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components import Count, replay
+from omg.components import Count, ended_by_limit, replay
 from omg.components.replay import Storage
 from omg.config import update_rhythm
 from omg.errors import UserError
@@ -77,7 +77,8 @@ class Learning(Generic[S]):
         next_key, _, sample_key = split_key(key)
         if rollout.batch is None or storage is None:
             return learner, storage, next_key, *_counted(t_env, stats)
-        storage = replay.insert(storage, self.learner.keep(rollout.batch), stored - config.batch_size_run)
+        played = ended_by_limit(rollout.batch) if config.limit_is_end else rollout.batch
+        storage = replay.insert(storage, self.learner.keep(played), stored - config.batch_size_run)
         active = t_env.below(config.t_max)
         updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored, t_env)
         # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.

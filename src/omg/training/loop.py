@@ -24,7 +24,7 @@ from omg.training.checkpoint import load_newest, save_checkpoint
 from omg.training.finite import check_losses, check_state
 from omg.training.program import Chunk, Program, Test
 from omg.training.progress import Progress, read_progress
-from omg.training.saved import take_over
+from omg.training.saved import kept_at, take_over
 from omg.training.start import about_learner, about_prior
 from omg.training.state import RunState
 from omg.training.summary import Row, Summary, episode_rows
@@ -88,7 +88,7 @@ BEST_AT_END = "best_at_end"
 """The best agent, found by a test that only the end of the run has made."""
 
 SaveAgent = Callable[[PyTree, int, int, str, dict[str, float]], None]
-"""(learner state of one seed, seed, t_env, 'best', 'best_at_end' or 'last', test metrics) -> writes an agent."""
+"""(learner state of one seed, seed, t_env, 'best', 'best_at_end', 'last' or a step's, test metrics) -> an agent."""
 
 
 class Trainer:
@@ -154,7 +154,7 @@ class Trainer:
                     self._save(state, progress, summary)
                 self._check_episodes(state)
                 watch.start()
-                played = int(state.t_env.numpy().sum())
+                played, before = int(state.t_env.numpy().sum()), reached
                 state, log = chunk(state)
                 log = jax.device_get(log)
                 watch.stop(self.program.host_seconds)
@@ -164,6 +164,7 @@ class Trainer:
                 summary.add(log)
                 watch.count(int(state.t_env.numpy().sum()) - played, int(log.updates.sum()))
                 reached = int(state.t_env.numpy().min())
+                self._keep_passed(state, progress, before, reached)
                 if reached - progress.last_log >= config.log_interval or reached >= config.t_max:
                     progress.last_log = reached
                     self.reporter.rows(summary.rows(self.seeds, state.t_env.numpy()))
@@ -352,6 +353,16 @@ class Trainer:
         for index, seed in enumerate(self.seeds):
             one = self._one_seed(state, index)
             self.save_agent(one, seed, int(steps[index]), "last", progress.newest_test[index])
+
+    def _keep_passed(self, state: RunState, progress: Progress, before: int, reached: int) -> None:
+        """Keeps the agents of each step of `save_agents_at` that was just passed.
+
+        Whatever checkpoint a run goes on from, it passes the same steps with the same agents, so nothing is noted.
+        """
+        for step in (step for step in self.config.save_agents_at if before < step <= reached):
+            for index, seed in enumerate(self.seeds if self.config.save_model else ()):
+                t_env = int(state.t_env.numpy()[index])
+                self.save_agent(self._one_seed(state, index), seed, t_env, kept_at(step), progress.newest_test[index])
 
     @staticmethod
     def _one_seed(state: RunState, index: int) -> PyTree:

@@ -45,6 +45,11 @@ def run_config(run: Path) -> Config:
     return parse_config(values)
 
 
+def kept_at(step: int) -> str:
+    """What the agents of a step of `save_agents_at` are called, beside `best` and `last`."""
+    return f"step_{step}"
+
+
 def agent_at(run: Path, step: int, index: int = 0) -> Agent:
     """The agent of a run as it was at a saved step.
 

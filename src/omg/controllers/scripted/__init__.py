@@ -18,6 +18,24 @@ if TYPE_CHECKING:
     from omg.controllers.scripted.base import ScriptedPlayer
 
 
+_Build = Callable[[Any], "ScriptedPlayer"]
+_Entries = dict[str, Entry[_Build, ScriptTraits]]
+
+
+def _scripts(env: str, module: str, summaries: dict[str, str]) -> _Entries:
+    """The scripts of one game and module: each is a function `env -> player` of its own name."""
+    traits = ScriptTraits(envs=(env,))
+    return {
+        name: Entry(f"omg.controllers.scripted.{module}:{name}", traits, summary) for name, summary in summaries.items()
+    }
+
+
+def _corner_scripts() -> _Entries:
+    """The scripts of `rendezvous`: one for each line of `RULES`."""
+    traits = ScriptTraits(envs=("rendezvous",))
+    return {name: Entry(partial(_corner_script, name), traits, summary) for name, (_, summary) in RULES.items()}
+
+
 def _corner_script(name: str, env: Any) -> ScriptedPlayer:
     """Like every part, imported when it is asked for."""
     from omg.controllers.scripted.rendezvous import corner_script
@@ -25,51 +43,96 @@ def _corner_script(name: str, env: Any) -> ScriptedPlayer:
     return corner_script(name, env)
 
 
-_BATTLE, _FORAGING = ScriptTraits(envs=("sc2",)), ScriptTraits(envs=("foraging",))
-_RENDEZVOUS = ScriptTraits(envs=("rendezvous",))
-_STAG_HUNT, _SNOWDRIFT = ScriptTraits(envs=("stag_hunt",)), ScriptTraits(envs=("snowdrift",))
-
-SCRIPTED: Registry[Callable[[Any], ScriptedPlayer], ScriptTraits] = Registry(
+SCRIPTED: Registry[_Build, ScriptTraits] = Registry(
     "script",
     {
-        "random": Entry(
-            "omg.controllers.scripted.base:random_player",
-            ScriptTraits(),
-            "any legal action",
+        "random": Entry("omg.controllers.scripted.base:random_player", ScriptTraits(), "any legal action"),
+        **_scripts(
+            "sc2",
+            "battle",
+            {
+                "attack_nearest": "attacks the nearest enemy, walks towards it",
+                "attack_weakest": "attacks the enemy with the least health left",
+                "stand": "stays where it is and attacks whoever comes",
+                "focus_fire": "attacks the enemy of the lowest number",
+                "kiter": "attacks the nearest enemy and steps back in turn, by chance",
+                "coward": "keeps away from enemies, attacks while it is healthy",
+            },
         ),
-        "attack_nearest": Entry(
-            "omg.controllers.scripted.battle:attack_nearest", _BATTLE, "attacks the nearest enemy, walks towards it"
+        **_scripts(
+            "foraging",
+            "foraging",
+            {
+                "nearest_food": "walks to the nearest food and loads",
+                "highest_food": "walks to the highest food it can lift",
+                "own_level": "takes what it can lift alone, else joins others",
+                "left_food": "walks to the food furthest to the left",
+                "right_food": "walks to the food furthest to the right",
+                "top_food": "walks to the food furthest up",
+                "bottom_food": "walks to the food furthest down",
+                "left_right_food": "goes left and right in turn, round by round",
+                "right_left_food": "goes right and left in turn, round by round",
+                "top_bottom_food": "goes up and down in turn, round by round",
+                "bottom_top_food": "goes down and up in turn, round by round",
+            },
         ),
-        "attack_weakest": Entry(
-            "omg.controllers.scripted.battle:attack_weakest", _BATTLE, "attacks the enemy with the least health left"
+        **_scripts(
+            "stag_hunt",
+            "grid",
+            {
+                "nearest_stag": "walks to the nearest stag and hunts it",
+                "nearest_hare": "walks to the nearest hare and hunts it",
+            },
         ),
-        "stand": Entry(
-            "omg.controllers.scripted.battle:stand",
-            _BATTLE,
-            "stays where it is and attacks whoever comes",
+        **_scripts(
+            "stag_hunt",
+            "grid_partners",
+            {
+                "nearest_prey": "walks to the nearest prey, stag or hare",
+                "stag_in_company": "hunts stags while another is near, else hares",
+                "joins_other": "walks to the nearest player, hunts a stag with it",
+                "hare_after_waiting": "stays for a third of the game, then hunts hares",
+                "stag_after_waiting": "stays for a third of the game, then hunts stags",
+                "stag_then_hare": "hunts stags for a third of the game, then hares",
+            },
         ),
-        "nearest_food": Entry(
-            "omg.controllers.scripted.foraging:nearest_food", _FORAGING, "walks to the nearest food and loads"
+        **_scripts(
+            "snowdrift",
+            "grid",
+            {
+                "nearest_drift": "walks to the nearest drift and shovels",
+                "never_shovels": "walks about and leaves the work to others",
+            },
         ),
-        "highest_food": Entry(
-            "omg.controllers.scripted.foraging:highest_food", _FORAGING, "walks to the highest food it can lift"
+        **_scripts(
+            "snowdrift",
+            "grid_partners",
+            {
+                "north_drift": "shovels in the upper half of the board only",
+                "south_drift": "shovels in the lower half of the board only",
+                "west_drift": "shovels in the left half of the board only",
+                "east_drift": "shovels in the right half of the board only",
+                "drift_in_return": "shovels once somebody has begun",
+                "drift_in_company": "shovels while another is near, else walks about",
+                "drift_after_waiting": "stays for a third of the game, then shovels",
+                "drift_then_never": "shovels for a third of the game, then walks about",
+                "never_then_drift": "walks about for a third of the game, then shovels",
+            },
         ),
-        "own_level": Entry(
-            "omg.controllers.scripted.foraging:own_level", _FORAGING, "takes what it can lift alone, else joins others"
+        **_scripts(
+            "toy_grid",
+            "toy",
+            {
+                "go_top": "walks to the top cell by any shortest way",
+                "go_bottom": "walks to the bottom cell by any shortest way",
+                "go_planned": "walks to the cell drawn for it at the start",
+                "show_top": "walks to the top row first, then to the top cell",
+                "show_bottom": "walks to the bottom row first, then to the bottom cell",
+                "hide_top": "walks to the middle first, then to the top cell",
+                "hide_bottom": "walks to the middle first, then to the bottom cell",
+            },
         ),
-        "nearest_stag": Entry(
-            "omg.controllers.scripted.grid:nearest_stag", _STAG_HUNT, "walks to the nearest stag and hunts it"
-        ),
-        "nearest_hare": Entry(
-            "omg.controllers.scripted.grid:nearest_hare", _STAG_HUNT, "walks to the nearest hare and hunts it"
-        ),
-        "nearest_drift": Entry(
-            "omg.controllers.scripted.grid:nearest_drift", _SNOWDRIFT, "walks to the nearest drift and shovels"
-        ),
-        "never_shovels": Entry(
-            "omg.controllers.scripted.grid:never_shovels", _SNOWDRIFT, "walks about and leaves the work to others"
-        ),
-        **{name: Entry(partial(_corner_script, name), _RENDEZVOUS, summary) for name, (_, summary) in RULES.items()},
+        **_corner_scripts(),
     },
 )
 """Word of pools -> what it means. Built from the game: it may read its options and layout, and refuses those it cannot

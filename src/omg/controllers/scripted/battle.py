@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -25,6 +26,10 @@ _DISTANCE, _DX, _DY, _HEALTH, _SHIELD = 1, 2, 3, 4, 5
 _TARGET_SCORE = 4.0
 """Lifts every target above every step: steps score between -1 and 1."""
 _NEVER = -9.0
+_STEPS_BACK = 0.5
+"""How often a kiter steps back from an enemy within reach."""
+_HEALTHY = 0.5
+"""Share of its health above which a coward still shoots."""
 _TIE_WEIGHT = 1e-3
 """What distance counts beside health: it decides between equals only."""
 
@@ -55,6 +60,8 @@ class BattleLayout:
     """[seat][enemy]: marauders cannot shoot at medivacs, though SMAC lets them try."""
     is_healer: tuple[bool, ...]
     """[seat]."""
+    own_health: int | None
+    """Where the own health stands in an observation; None where it is not observed."""
     shows_health: bool
     enemy_shields: bool
 
@@ -65,14 +72,16 @@ def battle_layout(view: Layout) -> BattleLayout:
     enemies = Block(4 + (8 if args.obs_pathing_grid else 0), other.n, 4 + view.body_size(other, args.obs_all_health))
     friend_width = 4 + view.body_size(me, args.obs_all_health) + (view.n_actions if args.obs_last_action else 0)
     friends = Block(enemies.start + enemies.count * enemies.width, me.n - 1, friend_width)
+    own = friends.start + friends.count * friends.width
     after = view.body_size(me, args.obs_own_health) + (1 if args.obs_timestep_number else 0)
-    assert friends.start + friends.count * friends.width + after == view.obs_dim, "the observation has another layout"
+    assert own + after == view.obs_dim, "the observation has another layout"
     return BattleLayout(
         enemies=enemies,
         friends=friends,
         full_strength=tuple((unit.hp, unit.shield) for unit in other.units),
         can_hit=tuple(tuple(bool(hit) for hit in row) for row in Matchup(me, other).can_hit[..., 0]),
         is_healer=tuple(unit.heals for unit in me.units),
+        own_health=own if args.obs_own_health else None,
         shows_health=args.obs_all_health,
         enemy_shields=other.has_shields,
     )
@@ -91,7 +100,10 @@ class BattleScript(ScriptedPlayer):
 
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`; chance plays no part."""
-        intent = self._fight(obs, seats)
+        return self._act(self._fight(obs, seats), obs, avail, seats)
+
+    def _act(self, intent: _Intent, obs: Array, avail: Array, seats: Array) -> Array:
+        """The legal action [N, m] that fits best what fighters want; healers heal."""
         if any(self.layout.is_healer):
             heals = jnp.asarray(self.layout.is_healer)[seats][..., None]
             pairs = zip(self._heal(obs, seats), intent, strict=True)
@@ -106,13 +118,15 @@ class BattleScript(ScriptedPlayer):
         layout = self.layout
         enemies = layout.enemies.read(obs)
         can_hit = jnp.asarray(layout.can_hit)[seats]
-        distance = enemies[..., _DISTANCE]
-        value = -distance
-        if self.weakest_first:
-            value = -_TIE_WEIGHT * distance - self._strength(enemies)
-        targets = jnp.where(can_hit, _TARGET_SCORE + value, _NEVER)
+        targets = jnp.where(can_hit, _TARGET_SCORE + self._value(enemies), _NEVER)
         dx, dy = _towards_nearest(enemies, can_hit, otherwise=(1.0, 0.0))
         return _Intent(dx, dy, targets)
+
+    def _value(self, enemies: Array) -> Array:
+        """How good a target every enemy is, [N, m, enemies] between -2 and 0."""
+        if self.weakest_first:
+            return -_TIE_WEIGHT * enemies[..., _DISTANCE] - self._strength(enemies)
+        return -enemies[..., _DISTANCE]
 
     def _strength(self, enemies: Array) -> Array:
         """Health and shield left as a share of the strongest enemy's, [N, m, enemies]."""
@@ -134,6 +148,49 @@ class BattleScript(ScriptedPlayer):
             value -= patient[..., _HEALTH]
         dx, dy = _towards_nearest(friends, True, otherwise=(0.0, 0.0))
         return _Intent(dx, dy, _TARGET_SCORE + value)
+
+
+class FocusScript(BattleScript):
+    """Attacks the first living enemy within reach by number: all who do so shoot at the same one without a word."""
+
+    def _value(self, enemies: Array) -> Array:
+        return jnp.broadcast_to(-jnp.arange(self.layout.enemies.count) / self.layout.enemies.count, enemies.shape[:-1])
+
+
+class KiterScript(BattleScript):
+    """Attacks the nearest enemy, and in half of the steps in which one is within reach steps back from it instead.
+
+    A weapon is ready again after about two steps. No observation tells when it is, so chance decides.
+    """
+
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """See `ScriptedPlayer.choose`."""
+        attack, back = self._either(obs, avail, seats)
+        return jnp.where(jax.random.bernoulli(key, _STEPS_BACK, attack.shape), back, attack)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`."""
+        attack, back = (jax.nn.one_hot(choice, avail.shape[-1]) for choice in self._either(obs, avail, seats))
+        return (1.0 - _STEPS_BACK) * attack + _STEPS_BACK * back
+
+    def _either(self, obs: Array, avail: Array, seats: Array) -> tuple[Array, Array]:
+        """What it does to attack and what to get away, each [N, m]; the same where nobody is within reach."""
+        plain, enemies = self._fight(obs, seats), self.layout.enemies.read(obs)
+        dx, dy = _towards_nearest(enemies, True, otherwise=(0.0, 0.0))
+        away = _Intent(-dx, -dy, jnp.full_like(plain.targets, _NEVER))
+        reach = jnp.any(enemies[..., 0] > 0, axis=-1, keepdims=True)
+        intent = _Intent(*(jnp.where(reach, back, usual) for back, usual in zip(away, plain, strict=True)))
+        return self._act(plain, obs, avail, seats), self._act(intent, obs, avail, seats)
+
+
+class CowardScript(BattleScript):
+    """Goes away from the nearest enemy in sight; attacks whom it can reach as long as it is healthy. Seeks nobody."""
+
+    def _fight(self, obs: Array, seats: Array) -> _Intent:
+        health = obs[..., self.layout.own_health, None]
+        dx, dy = _towards_nearest(self.layout.enemies.read(obs), True, otherwise=(0.0, 0.0))
+        targets = jnp.where(health > _HEALTHY, super()._fight(obs, seats).targets, _NEVER)
+        return _Intent(-dx, -dy, targets)
 
 
 class _Intent(NamedTuple):
@@ -182,3 +239,23 @@ def attack_weakest(env: Any) -> BattleScript:
 def stand(env: Any) -> BattleScript:
     """Stays where it is and attacks the nearest enemy that comes within reach."""
     return BattleScript(battle_layout(env.layout), walks=False)
+
+
+def focus_fire(env: Any) -> FocusScript:
+    """Attacks the enemy within reach that has the lowest number."""
+    return FocusScript(battle_layout(env.layout))
+
+
+def kiter(env: Any) -> KiterScript:
+    """Attacks the nearest enemy, and steps back every now and then while one is within reach."""
+    return KiterScript(battle_layout(env.layout))
+
+
+def coward(env: Any) -> CowardScript:
+    """Keeps away from enemies; while it has more than half of its health it attacks those within reach."""
+    if not env.args.obs_own_health:
+        raise UserError(
+            "Script 'coward': got env_args.obs_own_health=False, but it must see its own health. "
+            "Allowed: env_args.obs_own_health=True, or the script kiter."
+        )
+    return CowardScript(battle_layout(env.layout))

@@ -18,6 +18,7 @@ from jax import Array
 
 from omg.components.selectors import greedy, legal_chances, random_legal
 from omg.controllers.scripted.base import ScriptedPlayer
+from omg.controllers.scripted.composing import EitherScript
 from omg.envs.foraging.env import LOAD
 from omg.errors import UserError
 
@@ -27,6 +28,8 @@ _STAY_SCORE = -0.5
 """Between a step aside (0) and a step away (-1); turned round where the goal is reached."""
 _OCCUPIED, _CERTAIN = -1e3, 1e6
 _FAR = 10**6
+_SIDE = 1000
+"""What a row or column counts for those who go by the side on which a food lies: more than any distance."""
 _CROWD_DISTANCE = 2
 """Two players within this distance can want the same cell."""
 _RANDOM_STEP = 0.25
@@ -71,8 +74,8 @@ class ForagingScript(ScriptedPlayer):
 
     layout: ForagingLayout = eqx.field(static=True)
     choice: str = eqx.field(static=True)
-    """`nearest`, `highest` (of those it can lift alone, else of all) or `own_level` (the nearest it can lift alone,
-    else whatever the nearest player is at)."""
+    """`nearest`, `highest` (of those it can lift alone, else of all), `own_level` (the nearest it can lift alone, else
+    whatever the nearest player is at), or a side: `left`, `right`, `top`, `bottom` (that which lies furthest there)."""
 
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`."""
@@ -115,8 +118,11 @@ class ForagingScript(ScriptedPlayer):
         elif self.choice == "highest":
             candidates = jnp.where(jnp.any(liftable, axis=-1, keepdims=True), liftable, there)
             rank = distance - _FAR * scene.food_level
-        else:
+        elif self.choice == "own_level":
             candidates, rank = liftable, distance
+        else:
+            place = scene.food_right if self.choice in ("left", "right") else scene.food_down
+            candidates, rank = there, distance + _SIDE * (place if self.choice in ("left", "top") else -place)
         down, right, known = _pick(candidates, rank, scene.food_down, scene.food_right)
         load = known & (jnp.abs(down) + jnp.abs(right) == 1)
         if self.choice != "own_level" or self.layout.players == 1:
@@ -135,6 +141,16 @@ def _without_load(avail: Array) -> Array:
     return avail.at[..., LOAD].set(False)
 
 
+class EveryOtherRoundScript(EitherScript):
+    """It holds in every other round of a game, from the first on: in a game of one round always."""
+
+    rounds: int = eqx.field(static=True)
+
+    def holds(self, obs: Array) -> Array:
+        """See `EitherScript.holds`."""
+        return jnp.argmax(obs[..., -self.rounds :], axis=-1) % 2 == 0
+
+
 def _scene(layout: ForagingLayout, obs: Array) -> _Scene:
     """Takes an observation [N, m, O] apart."""
     numbers = obs.astype(jnp.int32)
@@ -142,7 +158,8 @@ def _scene(layout: ForagingLayout, obs: Array) -> _Scene:
         return _scene_of_maps(layout.window, numbers)
     split = 3 * layout.foods
     foods = numbers[..., :split].reshape(*obs.shape[:-1], layout.foods, 3)
-    players = numbers[..., split:].reshape(*obs.shape[:-1], layout.players, layout.player_width)
+    end = split + layout.players * layout.player_width
+    players = numbers[..., split:end].reshape(*obs.shape[:-1], layout.players, layout.player_width)
     row, col = players[..., :1, 0], players[..., :1, 1]
     others = players[..., 1:, :]
     seen = others[..., 0] >= 0
@@ -207,6 +224,46 @@ def own_level(env: Any) -> ForagingScript:
     return ForagingScript(_layout(env, levels_for="own_level"), "own_level")
 
 
+def left_food(env: Any) -> ForagingScript:
+    """Walks to the food furthest to the left; of several, to the nearest."""
+    return ForagingScript(_layout(env), "left")
+
+
+def right_food(env: Any) -> ForagingScript:
+    """Walks to the food furthest to the right; of several, to the nearest."""
+    return ForagingScript(_layout(env), "right")
+
+
+def top_food(env: Any) -> ForagingScript:
+    """Walks to the food furthest up; of several, to the nearest."""
+    return ForagingScript(_layout(env), "top")
+
+
+def bottom_food(env: Any) -> ForagingScript:
+    """Walks to the food furthest down; of several, to the nearest."""
+    return ForagingScript(_layout(env), "bottom")
+
+
+def left_right_food(env: Any) -> EveryOtherRoundScript:
+    """Goes left in the first round, right in the second, and so on."""
+    return EveryOtherRoundScript(left_food(env), right_food(env), env.args.rounds)
+
+
+def right_left_food(env: Any) -> EveryOtherRoundScript:
+    """Goes right in the first round, left in the second, and so on."""
+    return EveryOtherRoundScript(right_food(env), left_food(env), env.args.rounds)
+
+
+def top_bottom_food(env: Any) -> EveryOtherRoundScript:
+    """Goes up in the first round, down in the second, and so on."""
+    return EveryOtherRoundScript(top_food(env), bottom_food(env), env.args.rounds)
+
+
+def bottom_top_food(env: Any) -> EveryOtherRoundScript:
+    """Goes down in the first round, up in the second, and so on."""
+    return EveryOtherRoundScript(bottom_food(env), top_food(env), env.args.rounds)
+
+
 def _layout(env: Any, levels_for: str | None = None) -> ForagingLayout:
     args = env.args
     if levels_for is not None and not args.observe_agent_levels:
@@ -217,5 +274,6 @@ def _layout(env: Any, levels_for: str | None = None) -> ForagingLayout:
     width, window = 3 if args.observe_agent_levels else 2, args.window if args.grid_observation else None
     layout = ForagingLayout(args.max_food, args.players, width, args.relative_positions, window)
     size = 3 * layout.foods + layout.players * layout.player_width if window is None else 3 * window**2
+    size += args.rounds if args.rounds > 1 else 0
     assert size == env.spec.obs_dim, "the observation has another layout"
     return layout

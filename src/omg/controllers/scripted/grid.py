@@ -19,23 +19,29 @@ from omg.envs.grid.bits import apart, neighbours, one_step_short, overlap, pack
 from omg.envs.snowdrift.env import SHOVEL
 from omg.envs.stag_hunt.env import HUNT_HARE, HUNT_STAG
 
+OTHERS = "others"
+"""In the place of a piece: the other players."""
 _ACT, _CLOSER, _WAIT, _NEVER = 3.0, 2.0, 1.0, 0.0
-"""Scores of actions, the highest legal one is taken. Acting is legal only where there is something to act on."""
+"""Scores of actions, the highest legal one is taken."""
 
 
 class NearestScript(ScriptedPlayer):
-    """Walks to the nearest piece of one kind and acts on it; stays where it is when there is none left."""
+    """Walks to the nearest piece of some kinds and acts on it; stays where it is when there is none left."""
 
     view: MapView = eqx.field(static=True)
-    piece: str = eqx.field(static=True)
-    """What it walks to, one of `view.pieces`."""
-    action: int = eqx.field(static=True)
-    """What it does there."""
+    pieces: tuple[str, ...] = eqx.field(static=True)
+    """What it walks to, of `view.pieces`, or `OTHERS`."""
+    actions: tuple[int, ...] = eqx.field(static=True)
+    """What it does there, whichever of these is legal."""
+    region: tuple[bool, ...] | None = eqx.field(static=True, default=None)
+    """[cells], where pieces count at all; None: everywhere."""
 
     def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
         """See `ScriptedPlayer.choose`; chance plays no part."""
-        closer = closer_moves(self.view, obs, self.piece)
-        scores = jnp.full(avail.shape, _NEVER).at[..., STAY].set(_WAIT).at[..., self.action].set(_ACT)
+        closer, arrived = ways(self.view, obs, self.pieces, self.region)
+        scores = jnp.full(avail.shape, _NEVER).at[..., STAY].set(_WAIT)
+        for action in self.actions:
+            scores = scores.at[..., action].set(jnp.where(arrived, _ACT, _NEVER))
         for move in MOVES:
             scores = scores.at[..., move].set(jnp.where(closer[..., move], _CLOSER, _NEVER))
         return greedy(scores, avail)
@@ -59,38 +65,52 @@ class WithoutScript(ScriptedPlayer):
         return avail.at[..., self.action].set(False)
 
 
-def closer_moves(view: MapView, obs: Array, piece: str) -> Array:
-    """Which steps begin a shortest way to the nearest `piece`.
+def ways(
+    view: MapView, obs: Array, pieces: tuple[str, ...], region: tuple[bool, ...] | None = None
+) -> tuple[Array, Array]:
+    """Which steps begin a shortest way to the nearest piece, and whether one stands on it already.
 
     Args:
         view: the layout of the observation.
         obs: [..., O], of seats in any number of games.
-        piece: one of `view.pieces`.
+        pieces: kinds that count, of `view.pieces` or `OTHERS`.
+        region: [cells], where they count; None: everywhere.
 
     Returns:
-        [..., 4] bool, in the order of `MOVES`; all false on such a piece, without any left, or out of the game.
+        [..., 4] bool, in the order of `MOVES`: all false on such a piece, without any left, or out of the game; and
+        [...] bool.
     """
-    pictures = pack(view.maps(obs).reshape(*obs.shape[:-1], view.channels, -1) > 0)
-    own, blocks, goals = (apart(pictures[..., index, :]) for index in (0, view.channel("block"), view.channel(piece)))
+    maps = view.maps(obs).reshape(*obs.shape[:-1], view.channels, -1) > 0
+    counted = [
+        channel
+        for piece in pieces
+        for channel in (range(1, view.players) if piece == OTHERS else [view.channel(piece)])
+    ]
+    wanted = jnp.any(maps[..., jnp.asarray(counted), :], axis=-2)
+    if region is not None:
+        wanted &= jnp.asarray(region)
+    blocked = maps[..., view.channel("block"), :]
+    own, blocks, goals = (apart(pack(cells)) for cells in (maps[..., 0, :], blocked, wanted))
     free = tuple(~word for word in blocks)
     nearer = one_step_short(view.board, own, goals, free)
     steps = jnp.stack([overlap(side, nearer) for side in neighbours(view.board, own)], axis=-1)
-    return steps & ~overlap(own, goals)[..., None]
+    arrived = overlap(own, goals)
+    return steps & ~arrived[..., None], arrived
 
 
 def nearest_stag(env: Any) -> NearestScript:
     """Walks to the nearest stag and hunts it, whoever else comes."""
-    return NearestScript(env.map_view, "stag", HUNT_STAG)
+    return NearestScript(env.map_view, ("stag",), (HUNT_STAG,))
 
 
 def nearest_hare(env: Any) -> NearestScript:
     """Walks to the nearest hare and hunts it."""
-    return NearestScript(env.map_view, "hare", HUNT_HARE)
+    return NearestScript(env.map_view, ("hare",), (HUNT_HARE,))
 
 
 def nearest_drift(env: Any) -> NearestScript:
     """Walks to the nearest drift and shovels: a cooperator."""
-    return NearestScript(env.map_view, "drift", SHOVEL)
+    return NearestScript(env.map_view, ("drift",), (SHOVEL,))
 
 
 def never_shovels(env: Any) -> WithoutScript:

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from omg.controllers.scripted.drawing import AnyOfScript, steps_closer
+from omg.controllers.scripted.composing import AnyOfScript, steps_closer
 from omg.controllers.scripted.rules import RULES
 
 

@@ -39,7 +39,10 @@ class ForagingArgs(GameArgs):
         None, ge=1, le=100, description="how many cells a player sees in each direction; empty: all"
     )
     force_coop: bool = Field(False, description="every food has the highest level")
-    episode_limit: int = Field(50, ge=1, le=30_000, description="steps until a game is cut")
+    episode_limit: int = Field(50, ge=1, le=30_000, description="steps until a game, or each of its rounds, is cut")
+    rounds: int = Field(
+        1, ge=1, le=1000, description="rounds of a game: players with the same levels, on fields drawn anew"
+    )
     normalize_reward: bool = Field(True, description="scale rewards so that all foods together are worth 1")
     penalty: float = Field(0.0, ge=0, description="what each player pays for loading in vain")
     observe_agent_levels: bool = Field(True, description="players see each other's levels and their own")

@@ -17,7 +17,7 @@ from jax import Array
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.foraging.args import ForagingArgs
 from omg.envs.foraging.scene import foraging_scenery
-from omg.envs.foraging.start import ForagingState, new_games
+from omg.envs.foraging.start import ForagingState, new_games, next_round
 from omg.envs.scenes import Scenery
 
 STAY, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
@@ -40,8 +40,11 @@ class Foraging:
     The state is the list seen from above: (row, column, level) of all foods in row-major order, then of all players in
     seat order: `3 * (max_food + players)` numbers.
 
+    With `rounds` above 1 a game goes on when all food is taken or `episode_limit` steps are over: on a new field, with
+    the same players. Observation and state then end with the round as one-hot.
+
     Metrics: `score` is the sum of the levels of the foods taken so far by anybody, whatever `normalize_reward` and
-    `penalty` are; `foods_left` is the number of foods still there.
+    `penalty` are; `foods_left` is the number of foods still there, or that were when the round ended.
     """
 
     def __init__(self, args: ForagingArgs) -> None:
@@ -50,17 +53,17 @@ class Foraging:
         sees_all = args.sight is None or args.sight >= max(args.rows, args.cols) - 1
         self._sight = None if sees_all else args.sight
         prefix = "" if self._sight is None else f"{self._sight}s-"
-        suffix = "-coop" if args.force_coop else ""
+        suffix = ("-coop" if args.force_coop else "") + (f"-{args.rounds}r" if args.rounds > 1 else "")
+        round_features = args.rounds if args.rounds > 1 else 0
+        view_features = 3 * args.max_food + features_per_player * args.players
         self.spec = EnvSpec(
             name="foraging",
             scenario=f"{prefix}{args.rows}x{args.cols}-{args.players}p-{args.max_food}f{suffix}",
             n_agents=args.players,
             n_actions=N_ACTIONS,
-            obs_dim=3 * args.window**2
-            if args.grid_observation
-            else 3 * args.max_food + features_per_player * args.players,
-            state_dim=3 * (args.max_food + args.players),
-            episode_limit=args.episode_limit,
+            obs_dim=(3 * args.window**2 if args.grid_observation else view_features) + round_features,
+            state_dim=3 * (args.max_food + args.players) + round_features,
+            episode_limit=args.episode_limit * args.rounds,
             reward_per_agent=True,
             metrics=("score", "foods_left"),
             success_metric="score",
@@ -83,14 +86,13 @@ class Foraging:
         """Moves the players, then lets those who load take their food.
 
         Args:
-            key: not used, the rules know no chance.
+            key: draws the fields of new rounds; in games of one round not used, the rules know no chance.
             state: from `reset` or `step`.
             actions: [B, A] integers; an illegal one counts as staying.
 
         Returns:
             the next state, `Observation`, and `Outcome` with reward [B, A], everything else [B].
         """
-        del key
         action = actions.astype(jnp.int32).T
         player_row, player_col = _move(self.args, state, action)
         north, south, west, east = _touching(state)
@@ -99,18 +101,25 @@ class Foraging:
         taken = power >= state.food_level
         reward = _reward(self.args, state, loads, power, taken)
         food_row, food_col, food_level = _close_ranks(~taken, state.food_row, state.food_col, state.food_level)
-        steps = state.steps + 1
+        steps, rounds = state.steps + 1, state.rounds
         state = ForagingState(
-            player_row, player_col, state.player_level, food_row, food_col, food_level, state.spawned, steps
+            player_row, player_col, state.player_level, food_row, food_col, food_level, state.spawned, steps, rounds
         )
         level_left = jnp.sum(food_level, axis=0)
-        terminated = level_left == 0
+        score = state.spawned - level_left
+        empty, cut = level_left == 0, steps >= self.args.episode_limit
+        if rounds is not None:
+            score += rounds.score
+            rounds = rounds._replace(steps=rounds.steps + 1)
+            cut = rounds.steps >= self.args.episode_limit
+            over, last = empty | cut, rounds.number == self.args.rounds - 1
+            state = next_round(self.args, key, state._replace(rounds=rounds), over & ~last)
+            empty, cut = empty & last, cut & last
         metrics = {
-            "score": (state.spawned - level_left).astype(jnp.float32),
+            "score": score.astype(jnp.float32),
             "foods_left": jnp.sum(food_level > 0, axis=0).astype(jnp.float32),
         }
-        truncated = (steps >= self.args.episode_limit) & ~terminated
-        return state, self._observe(state), Outcome(reward.T, terminated, truncated, metrics)
+        return state, self._observe(state), Outcome(reward.T, empty, cut & ~empty, metrics)
 
     def scenery(self) -> Scenery[ForagingState]:
         """See `omg.envs.scenes.Shown`."""
@@ -123,9 +132,15 @@ class Foraging:
         touches_food = jnp.any(north | south | west | east, axis=1)
         legal = [jnp.ones_like(touches_food), *_legal_moves(self.args, state), touches_food]
         views = _maps(self.args, state) if self.args.grid_observation else _views(self.args, self._sight, state)
+        world = jnp.concatenate([_interleave(*foods), _interleave(*players)])
+        if state.rounds is not None:
+            number = (state.rounds.number == np.arange(self.args.rounds)[:, None]).astype(jnp.int32)
+            world = jnp.concatenate([world, number])
+            everywhere = jnp.broadcast_to(number, (self.args.players, *number.shape))
+            views = jnp.concatenate([views, everywhere], axis=1)
         return Observation(
             obs=views.astype(jnp.float32).transpose(2, 0, 1),
-            state=jnp.concatenate([_interleave(*foods), _interleave(*players)]).astype(jnp.float32).T,
+            state=world.astype(jnp.float32).T,
             avail=jnp.stack(legal).transpose(2, 1, 0),
         )
 
@@ -166,7 +181,7 @@ def _reward(args: ForagingArgs, state: ForagingState, loads: Array, power: Array
     """Rewards [players, B] from who loads what (`loads` [players, foods, B]); power and taken are [foods, B]."""
     worth = jnp.where(taken, state.food_level, 0).astype(jnp.float32)
     if args.normalize_reward:
-        worth = worth / (jnp.maximum(power, 1) * state.spawned)
+        worth = worth / (jnp.maximum(power, 1) * state.spawned * args.rounds)
     reward = jnp.sum(jnp.where(loads, worth, 0.0), axis=1) * state.player_level
     if args.penalty:
         reward -= args.penalty * jnp.any(loads & ~taken, axis=1)

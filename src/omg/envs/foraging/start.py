@@ -18,6 +18,17 @@ Bound = int | tuple[int, ...] | Array
 """A level for all items, one per item, or one per game [B]."""
 
 
+class ForagingRounds(NamedTuple):
+    """Where a game of several rounds is."""
+
+    number: Array
+    """[B] int32, the present round, from 0."""
+    steps: Array
+    """[B] int32, steps played in it."""
+    score: Array
+    """[B] int32, sum of the levels of the foods taken in the rounds before it."""
+
+
 class ForagingState(NamedTuple):
     """All that a game needs to go on; foods are in row-major order, those already taken at the end."""
 
@@ -37,10 +48,12 @@ class ForagingState(NamedTuple):
     """[B] int32, sum of all food levels at the start."""
     steps: Array
     """[B] int32, steps played."""
+    rounds: ForagingRounds | None = None
+    """None in games of a single round."""
 
 
-def new_games(args: ForagingArgs, key: Array, num_envs: int) -> ForagingState:
-    """Random starts of `num_envs` games."""
+def new_games(args: ForagingArgs, key: Array, num_envs: int, player_level: Array | None = None) -> ForagingState:
+    """Random starts of `num_envs` games, with players of the levels [players, B] if they are given."""
     player_key, food_key, player_level_key, food_level_key = jax.random.split(key, 4)
     player_chance = jax.random.uniform(player_key, (args.players, num_envs))
     food_chance = jax.random.uniform(food_key, (args.max_food, num_envs))
@@ -54,11 +67,13 @@ def new_games(args: ForagingArgs, key: Array, num_envs: int) -> ForagingState:
         food_cell = jnp.where(stuck, tight_cell, food_cell)
         player_cell = jnp.where(stuck, _choose_cells(player_chance, around)[0], player_cell)
     food_cell = _sorted(food_cell)
-    player_level = _levels(player_level_key, args.min_player_level, args.max_player_level, player_cell.shape)
+    if player_level is None:
+        player_level = _levels(player_level_key, args.min_player_level, args.max_player_level, player_cell.shape)
     weakest = player_level if args.players <= 3 else jnp.sort(player_level, axis=0)[:3]
     highest = jnp.sum(weakest, axis=0) if args.max_food_level is None else args.max_food_level
     lowest = highest if args.force_coop else args.min_food_level
     food_level = _levels(food_level_key, lowest, highest, food_cell.shape)
+    zero = jnp.zeros(num_envs, jnp.int32)
     return ForagingState(
         player_row=player_cell // args.cols,
         player_col=player_cell % args.cols,
@@ -67,8 +82,22 @@ def new_games(args: ForagingArgs, key: Array, num_envs: int) -> ForagingState:
         food_col=food_cell % args.cols,
         food_level=food_level,
         spawned=jnp.sum(food_level, axis=0),
-        steps=jnp.zeros(num_envs, jnp.int32),
+        steps=zero,
+        rounds=ForagingRounds(zero, zero, zero) if args.rounds > 1 else None,
     )
+
+
+def next_round(args: ForagingArgs, key: Array, state: ForagingState, over: Array) -> ForagingState:
+    """Draws the fields of those games anew whose round is over [B] bool; their players keep their levels."""
+    assert state.rounds is not None
+    fresh = new_games(args, key, over.shape[0], state.player_level)
+    number, steps, score = state.rounds
+    gathered = state.spawned - jnp.sum(state.food_level, axis=0)
+    moved = fresh._replace(
+        steps=state.steps, rounds=ForagingRounds(number + 1, jnp.zeros_like(steps), score + gathered)
+    )
+    drawn: ForagingState = jax.tree.map(lambda new, old: jnp.where(over, new, old), moved, state)
+    return drawn
 
 
 def _choose_cells(chance: Array, free: Array) -> tuple[Array, Array]:

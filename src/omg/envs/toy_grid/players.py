@@ -54,7 +54,12 @@ def go_bottom(obs: Array, key: Array) -> Array:
 
 def go_planned(obs: Array, key: Array) -> Array:
     """Walks to the cell that the game drew for this seat at its start: obs [..., 7] -> actions [...] int32."""
-    return _walk(obs, key, jnp.round(obs[..., _PLAN]).astype(jnp.int32))
+    return _walk(obs, key, planned_goal(obs))
+
+
+def planned_goal(obs: Array) -> Array:
+    """The cell that the game drew for a seat: observations [..., 7] -> [...] int32, `TOP` or `BOTTOM`."""
+    return jnp.round(obs[..., _PLAN]).astype(jnp.int32)
 
 
 PLAYERS: dict[str, Player] = {"go_top": go_top, "go_bottom": go_bottom, "go_planned": go_planned}

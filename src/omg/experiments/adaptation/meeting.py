@@ -14,23 +14,20 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from omg.config import Config, resolve
+from omg.config import Config
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError
 from omg.evaluation.tables import EpisodeRow
-from omg.experiments.adaptation.schooling import new_state, schooled_state
+from omg.experiments.adaptation.responses import ResponseRules, response_config, train_responses
+from omg.experiments.adaptation.schooling import schooled_state
 from omg.experiments.adaptation.scores import BEST_RESPONSE, RANDOM
 from omg.experiments.adaptation.setup import Entrant, adaptation_config
+from omg.runners.vector import OWN_RETURN
 from omg.training.encounters import EncounterProgram, Teams
 from omg.types import PyTree
 
 Say = Callable[[str], None]
-
-_BYTES_AT_ONCE = 2_000_000_000
-"""Of learners and their buffers: more replicates than fit are played one part after the other."""
-_BEST_RESPONSE_GAMES = 32
-"""Of a round while a best response is trained."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,7 @@ class Meeting:
             seeds: repetitions.
         """
         self.game = (config.env, config.env_args)
+        self.obs_is_state = config.obs_is_state
         self.env, self.teams, self.rules = env, teams, rules
         self.seeds = list(range(rules.seed, rules.seed + seeds))
         number = len(teams.names)
@@ -134,36 +132,29 @@ class Meeting:
         """All episodes of players that were trained by PPO for each team alone, the 1 of the scale.
 
         As many are trained for each team as there are repetitions, and the best of them counts: some may have come to
-        rest at something worse.
+        rest at something worse. See `omg.experiments.adaptation.responses`.
 
         Args:
-            steps: environment steps of the training of each.
+            steps: environment steps of the training of each, at most.
             say: told what is done.
         """
-        learning = EncounterProgram(self._newcomer(_BEST_RESPONSE_GAMES), self.teams)
+        rules = ResponseRules(steps, len(self.seeds), seed=self.rules.seed)
+        metric = OWN_RETURN if self.env.spec.reward_per_agent else "return"
+
+        def tell(message: str) -> None:
+            say(f"best responses: {message}")
+
+        trained = train_responses(self._newcomer(rules.games), self.env, self.teams, metric, rules, say=tell)
         playing = EncounterProgram(self._newcomer(self.rules.games), self.teams, frozen=True)
 
         def states(chosen: np.ndarray) -> PyTree:
-            seeds = self._seeds(chosen)
-            state = learning.begin(new_state(learning.learner, seeds), seeds, self.team[chosen])
-            while int(state.t_env.numpy().min()) < steps:
-                state, _ = learning.play(state, 1)
-                say(f"best responses: trained for {int(state.t_env.numpy().min()):,} of {steps:,} steps")
-            return state.learner
+            return jax.tree.map(lambda leaf: leaf[self.team[chosen]], trained.learner)
 
-        earned = self._play(playing, states, "best responses", say)
-        by_seed = earned.reshape(len(self.seeds), len(self.teams.names), -1)
-        best = by_seed[by_seed.mean(axis=2).argmax(axis=0), np.arange(len(self.teams.names))]
-        return self._rows(BEST_RESPONSE, best)
+        return self._rows(BEST_RESPONSE, self._play(playing, states, "best responses", say))
 
     def _newcomer(self, games: int) -> Config:
-        """Of a player that was not trained before: PPO, feed-forward where there is a board to see."""
-        env, env_args = self.game
-        # Who sees the whole board needs no memory, and plain layers learn in a fraction of the time of convolutions.
-        on_board = {"agent": "mlp", "rnn_hidden_dim": 128, "mlp_second_dim": 64, "critic_hidden_dim": 128}
-        algorithm, networks = ("ippo", {}) if self.env.spec.map_shape is None else ("ppo", on_board)
-        config = resolve(algorithm, env, {"env_args": env_args, **networks}, shared=networks).config
-        return adaptation_config(config, self.env.spec.n_agents, games, games, {})
+        """Of a player that was not trained before."""
+        return response_config(self.env, self.game, games, obs_is_state=self.obs_is_state)
 
     def _seeds(self, chosen: np.ndarray) -> list[int]:
         return [self.seeds[number] for number in self.repetition[chosen]]
@@ -173,7 +164,7 @@ class Meeting:
     ) -> np.ndarray:
         """What each replicate earned, [replicates, episodes]; `states` gives the learners of some of them."""
         rounds, number = self.rules.rounds, len(self.team)
-        parts = -(-number // self._at_once(program))
+        parts = -(-number // program.at_once())
         size = -(-number // parts)
         earned = []
         for part in range(parts):
@@ -187,12 +178,6 @@ class Meeting:
 
             earned.append(program.play(state, rounds, progress)[1])
         return np.concatenate(earned)[:number, : self.rules.episodes]
-
-    def _at_once(self, program: EncounterProgram) -> int:
-        """Replicates whose learners and buffers fit into memory."""
-        learner = jax.eval_shape(program.learner.init, jax.random.PRNGKey(0))
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(learner)) + program.storage_bytes()
-        return max(1, _BYTES_AT_ONCE // size)
 
     def _rows(self, label: str, earned: np.ndarray) -> list[EpisodeRow]:
         """Tidy rows of rewards [replicates, episodes]."""

@@ -30,6 +30,8 @@ _NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "sacred_observers", "sac
 """Settings that change nothing in a result."""
 _ELSEWHERE = ("self_play",)
 """Keys that a task says in another way: what matters is where an agent learns, not where the plan says so."""
+_WITHOUT: Mapping[str, object] = {"kinds": None, "draw": 1, "space": {}}
+"""Keys that ask for nothing at these values: results made before there were such keys stay what they are."""
 _Result = TypeVar("_Result")
 
 
@@ -41,7 +43,8 @@ class Section(BaseModel):
     def fingerprinted(self) -> dict[str, object]:
         """The keys that results depend on, as JSON values."""
         values = self.model_dump(mode="json")
-        return {key: value for key, value in values.items() if key not in (*_NO_MATTER, *_ELSEWHERE)}
+        idle = [key for key, value in _WITHOUT.items() if key in values and values[key] == value]
+        return {key: value for key, value in values.items() if key not in (*_NO_MATTER, *_ELSEWHERE, *idle)}
 
 
 class SettingsSection(Section):

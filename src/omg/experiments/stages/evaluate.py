@@ -7,12 +7,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from omg.config import Config
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.rows import R, read_rows, write_rows
+from omg.evaluation.suite_tables import BudgetScoreRow
 from omg.evaluation.tables import (
     ComparisonRow,
     CrossPlayRow,
@@ -36,7 +37,8 @@ from omg.experiments.results import (
 )
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
-from omg.experiments.stages.train import TrainStage
+from omg.experiments.stages.room import RoomStage
+from omg.experiments.stages.train import TrainStage, steps_at
 from omg.pools import Pool
 from omg.pools.members import SetName
 from omg.report.self_play import self_play_rows, self_play_summary, self_play_table
@@ -60,10 +62,18 @@ class EvaluationSection(Section):
     episodes: int = Field(100, ge=1, description="Episodes per team")
     seed: int = Field(0, ge=0, description="Seed of teams and games")
     which: Literal["last", "best"] = Field("last", description="Which agent of each training seed plays")
+    at: list[float] = Field([], max_length=50, description="Also evaluate agents after these shares of their training")
     untrained: bool = Field(True, description="Also evaluate the first agent as it is before training")
     scripted: list[str] = Field([], description="Scripted players to evaluate as well")
     crossplay_episodes: int = Field(32, ge=0, description="Cross-play of the first set, episodes per pair; 0: none")
     inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
+
+    @field_validator("at")
+    @classmethod
+    def _shares(cls, given: list[float]) -> list[float]:
+        if not all(0 < share <= 1 for share in given) or sorted(set(given)) != given:
+            raise ValueError("Shares are above 0, at most 1, and rise")
+        return given
 
     @property
     def plays_groups(self) -> bool:
@@ -100,13 +110,17 @@ class EvaluateStage(Stage):
             if group not in known:
                 raise unknown_name(f"group (evaluation.groups) of a game with {seats} seats:", group, known)
         check_scripts("evaluation.scripted", section.scripted, checked.env)
+        if section.at and (section.which == "best" or not section.plays_groups):
+            given = "which: best" if section.which == "best" else "no groups"
+            raise UserError(f"evaluation.at: got {section.at} and {given}; shares are of agents as they were.")
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         pool, trained = earlier.of(PoolStage)[""], earlier.of(TrainStage)
         tasks = [
-            *self._score_tasks(pool, trained),
+            *(scores := self._score_tasks(pool, trained)),
+            *self._budget_tasks(scores),
             *self._cross_play_tasks(pool),
             *self._diagnostic_tasks(pool, trained),
         ]
@@ -118,7 +132,9 @@ class EvaluateStage(Stage):
                 "lower_is_better": self.plan.report.lower_is_better,
             }
             files = table_files(self.checked)
-            tasks.append(Task(self.name, "tables", settings, files, self.write_tables, tuple(tasks), reported=True))
+            # What a score is worth shows in the room of the pool, where that is measured.
+            needs = (*tasks, *(earlier.of(RoomStage).values() if self.plan.evaluation.at else ()))
+            tasks.append(Task(self.name, "tables", settings, files, self.write_tables, needs, reported=True))
         if self.checked.self_play:
             needs = tuple(trained[label] for label in self.checked.self_play)
             files = self_play_files(self.checked)
@@ -147,6 +163,18 @@ class EvaluateStage(Stage):
             work = partial(self.write_scores, label, file)
             settings = {"label": label, **games}
             tasks.append(self._task(f"scores {label}", settings, file, work, with_pool(own, pool)))
+        return tasks
+
+    def _budget_tasks(self, scores: Sequence[Task]) -> list[Task]:
+        """Agents after shares of their training; what they reach at its end is played already."""
+        if not self.plan.evaluation.at:
+            return []
+        tasks = []
+        for label, played in zip(self.checked.agents, scores, strict=False):
+            file = self._table(f"budget-{label}")
+            work = partial(self.write_budget, label, file)
+            settings = {"at": self.plan.evaluation.at}
+            tasks.append(self._task(f"budget {label}", settings, file, work, (played,)))
         return tasks
 
     def _cross_play_tasks(self, pool: Task) -> list[Task]:
@@ -195,9 +223,13 @@ class EvaluateStage(Stage):
 
     def write_scores(self, label: str, file: Path) -> None:
         """Plays one agent, or a script, with all teams."""
+        scripted = label in self.plan.evaluation.scripted
+        write_rows(file, self._scores(label, None if scripted else self._contestants(label)), SetScoreRow.names())
+
+    def _scores(self, label: str, contestants: Contestants | None) -> list[SetScoreRow]:
+        """Of agents, or of the script of that name, with all teams of all sets."""
         section = self.plan.evaluation
         games = (section.groups, section.episodes, section.seed)
-        contestants = None if label in section.scripted else self._contestants(label)
         rows: list[SetScoreRow] = []
         for name in section.sets:
             if contestants is None:
@@ -205,7 +237,18 @@ class EvaluateStage(Stage):
             else:
                 found = self.arena.scores(contestants, name, *games)
             rows += [SetScoreRow.extended(row, set=name) for row in found]
-        write_rows(file, rows, SetScoreRow.names())
+        return rows
+
+    def write_budget(self, label: str, file: Path) -> None:
+        """Plays one agent as it was after shares of its training, with all teams."""
+        run, t_max = finished_run(self.checked.runs(label)).path, self.checked.agents[label].t_max
+        rows: list[BudgetScoreRow] = []
+        for share in self.plan.evaluation.at:
+            then = load_contestants(label, run, step=steps_at(share, t_max) if share < 1 else None)
+            played = self._scores(label, then) if share < 1 else self._rows([f"scores-{label}"], SetScoreRow)
+            steps = {agent.card.seed: agent.card.t_env for agent in then.agents}
+            rows += [BudgetScoreRow.extended(row, share=share, steps=steps[int(row.seed)]) for row in played]
+        write_rows(file, rows, BudgetScoreRow.names())
 
     def write_cross_play(self, file: Path) -> None:
         """Plays the members of the first set with each other."""
@@ -236,6 +279,7 @@ class EvaluateStage(Stage):
             self._rows([f"scores-{label}" for label in self.checked.evaluated], SetScoreRow),
             self._rows(["crossplay"] if played else [], CrossPlayRow),
             self._rows([f"diagnostics-{label}" for label in self.checked.with_models], MeasureRow),
+            self._rows([f"budget-{label}" for label in self.checked.agents if self.plan.evaluation.at], BudgetScoreRow),
         )
 
     def write_self_play(self) -> None:

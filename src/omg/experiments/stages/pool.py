@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from omg.config import Config, Resolved, refuse_shared
+from omg.config import Config, Resolved, config_fields, refuse_shared
 from omg.controllers.scripted import build_scripted
 from omg.envs import Env
 from omg.errors import UserError, abridged
+from omg.experiments.draws import SEEDS_OF_A_DRAW, KindsSection, first_seed
 from omg.experiments.ledger import Task
 from omg.experiments.pool import MOST_MEMBERS, copy_pool, train_pool
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.pools import Pool
-from omg.pools.members import SetName, read_index
+from omg.pools.members import SETS, SetName, read_index
 
 if TYPE_CHECKING:
     from omg.experiments.plan import Plan
@@ -36,6 +37,8 @@ class PoolSection(SettingsSection):
     validation: dict[str, int] = Field({}, description="Algorithm -> members for tuning")
     heldout: dict[str, int] = Field({}, description="Algorithm -> members that no agent meets in training")
     scripted: dict[str, SetName] = Field({}, description="Script -> set")
+    kinds: KindsSection | None = Field(None, description="Scripts that the draw deals to the sets")
+    draw: int = Field(1, ge=1, le=1_000_000, description="Which deal of the kinds, and which seeds of the training")
     which: Literal["best", "last"] = Field("best", description="Which agent of a seed becomes the member")
     episodes: int = Field(256, ge=1, description="Episodes in which each member is measured")
 
@@ -48,7 +51,27 @@ class PoolSection(SettingsSection):
     @property
     def sets(self) -> set[str]:
         """The sets that somebody is in."""
-        return {*self.counts, *self.scripted.values()}
+        return {*self.counts, *self.scripts.values()}
+
+    @property
+    def scripts(self) -> dict[str, SetName]:
+        """Script -> set, of those that are given and those that are dealt.
+
+        Raises:
+            UserError: the kinds cannot be dealt, or one of them is given a set besides.
+        """
+        dealt = {} if self.kinds is None else self.kinds.dealt(self.draw)
+        if twice := self.scripted.keys() & dealt.keys():
+            raise UserError(f"pool.scripted: got '{min(twice)}', which pool.kinds deals; name it in one of the two.")
+        return {**self.scripted, **dealt}
+
+    @property
+    def training_settings(self) -> dict[str, object]:
+        """Configuration keys of the members' training; every draw has seeds of its own."""
+        seed = self.settings.get("seed", config_fields()["seed"].default)
+        # What is no seed is refused with all other settings.
+        moved = isinstance(seed, int) and self.draw > 1
+        return {**self.settings, **({"seed": first_seed(int(str(seed)), self.draw)} if moved else {})}
 
 
 class PoolStage(Stage):
@@ -62,7 +85,7 @@ class PoolStage(Stage):
         """See `Stage`."""
         plan = checked.plan
         found: list[Resolved] = []
-        settings = {**plan.pool.settings, **checked.game_settings}
+        settings = {**plan.pool.training_settings, **checked.game_settings}
         for name, numbers in plan.pool.counts.items():
             for algorithm, number in numbers.items():
                 if not 1 <= number <= MOST_MEMBERS:
@@ -70,6 +93,7 @@ class PoolStage(Stage):
                 found.append(resolved("pool", algorithm, plan, settings, shared=settings))
         refused_in("pool", lambda: refuse_shared(plan.pool.settings, found))
         check_scripts("pool.scripted", plan.pool.scripted, checked.env)
+        check_scripts("pool.kinds", plan.pool.scripts, checked.env)
         _check_sets(plan)
         if checked.given_pool is not None:
             _check_given(Pool.open(checked.given_pool), checked.env)
@@ -86,18 +110,30 @@ class PoolStage(Stage):
         if given is not None:
             copy_pool(given, self.checked.pool, prior=self.plan.prior is None)
             return
+        self.place.ledger.say(f"pool: {dealt_words(section)}")
         train_pool(
             self.checked.pool,
             section.counts,
             self.plan.game.env_config,
-            {**section.settings, **self.checked.game_settings},
-            scripted=section.scripted,
+            {**section.training_settings, **self.checked.game_settings},
+            scripted=section.scripts,
             which=section.which,
             episodes=section.episodes,
             console=self.place.screen,
             quiet=self.place.quiet,
             jobs=self.place.jobs,
         )
+
+
+def dealt_words(section: PoolSection) -> str:
+    """Who is in which set, and of which draw."""
+    members: dict[str, list[str]] = {}
+    for name, numbers in section.counts.items():
+        members.setdefault(name, []).extend(f"{number} {algorithm}" for algorithm, number in numbers.items())
+    for script, name in section.scripts.items():
+        members.setdefault(name, []).append(script)
+    order = [name for name in SETS if name in members]
+    return f"draw {section.draw}; " + "; ".join(f"{name}: {', '.join(members[name])}" for name in order)
 
 
 def given_or_copied(given: Path, copied: Path | None) -> Path:
@@ -142,8 +178,12 @@ def check_scripts(where: str, scripts: Iterable[str], env: Env) -> None:
 
 
 def _check_sets(plan: Plan) -> None:
-    """Refuses a pool without anybody, or without anybody to train with."""
+    """Refuses a pool without anybody, without anybody to train with, or with more seeds than a draw has."""
     present = plan.pool.sets
+    for algorithm in {name for numbers in plan.pool.counts.values() for name in numbers}:
+        members = sum(numbers.get(algorithm, 0) for numbers in plan.pool.counts.values())
+        if plan.pool.draw > 1 and members > SEEDS_OF_A_DRAW:
+            raise UserError(f"pool.draw: got {members} members of {algorithm}, allowed with draws: {SEEDS_OF_A_DRAW}.")
     if not present:
         raise UserError("pool: nobody is in it. Give co-players, e.g. heldout: {iql: 4}.")
     seated = [label for label in plan.agents if not plan.in_self_play(label)]

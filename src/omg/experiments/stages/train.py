@@ -69,6 +69,8 @@ class TrainStage(Stage):
             "train": self.plan.train.fingerprinted(),
             "agent": self.plan.agents[label].fingerprinted(),
         }
+        if kept := [share for share in self.plan.evaluation.at if share < 1]:
+            settings["kept"] = kept
         priors = earlier.of(PriorStage).values() if self.checked.uses_prior(label) else ()
         needs = (earlier.of(PoolStage)[""], *priors)
         if label in self.checked.self_play:
@@ -119,8 +121,18 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
         settings = agent_settings(plan, label, agent, folder)
         shared = settings.keys() - agent.settings.keys()
         found[label] = resolved(f"agents.{label}", config, plan, settings, shared)
+        t_max = found[label].config.t_max
+        kept = [steps_at(share, t_max) for share in plan.evaluation.at if share < 1]
+        if kept:
+            settings["save_agents_at"] = kept
+            found[label] = resolved(f"agents.{label}", config, plan, settings, {*shared, "save_agents_at"})
     refused_in("train", lambda: refuse_shared(plan.train.settings, list(found.values())))
     return {label: one.config for label, one in found.items()}
+
+
+def steps_at(share: float, t_max: int) -> int:
+    """Environment steps after which a share of a training is over; at least one."""
+    return max(1, round(share * t_max))
 
 
 def team_name(config: str, n_agents: int) -> str:

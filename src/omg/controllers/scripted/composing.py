@@ -1,4 +1,4 @@
-"""Scripts that have several good actions and draw one of them."""
+"""What scripts are put together from: several good actions of which one is drawn, and one script or another."""
 
 from __future__ import annotations
 
@@ -31,6 +31,29 @@ class AnyOfScript(ScriptedPlayer):
     def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
         """See `ScriptedPlayer.probabilities`."""
         return legal_chances(self.good(obs, avail, seats))
+
+
+class EitherScript(ScriptedPlayer):
+    """Acts like one player where something holds, and else like another."""
+
+    where: ScriptedPlayer
+    """Acts where it holds."""
+    otherwise: ScriptedPlayer
+
+    @abstractmethod
+    def holds(self, obs: Array) -> Array:
+        """[N, m, O] -> [N, m] bool."""
+
+    def choose(self, obs: Array, avail: Array, seats: Array, key: Array) -> Array:
+        """See `ScriptedPlayer.choose`."""
+        # Of two choices by the same key only one is ever heard.
+        yes, no = (player.choose(obs, avail, seats, key) for player in (self.where, self.otherwise))
+        return jnp.where(self.holds(obs), yes, no)
+
+    def probabilities(self, obs: Array, avail: Array, seats: Array) -> Array:
+        """See `ScriptedPlayer.probabilities`."""
+        yes, no = (player.probabilities(obs, avail, seats) for player in (self.where, self.otherwise))
+        return jnp.where(self.holds(obs)[..., None], yes, no)
 
 
 def steps_closer(down: Array, right: Array) -> Array:

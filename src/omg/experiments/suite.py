@@ -1,0 +1,231 @@
+"""A plan of plans: the same comparison in several games, each with several draws of partners, and one answer.
+
+Every game with every draw is a pipeline of its own in a folder of its own; here it is one task, so that several can be
+done at once and what is done is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from rich.console import Console
+
+from omg.components.files import write_text
+from omg.config import write_yaml
+from omg.config.overrides import assignments, merge, nested
+from omg.errors import UserError, unknown_name
+from omg.experiments.ahead import run_ahead
+from omg.experiments.ledger import PLAN_FILE, Ledger, Task
+from omg.experiments.pipeline import run_pipeline
+from omg.experiments.plan import Plan, PlanFile, plan_of, read_plan_file, refusal
+from omg.experiments.plan_check import check_plan
+from omg.experiments.pool import say_on
+from omg.experiments.stages.base import Section
+from omg.experiments.suite_results import load_suite, suite_files, write_suite
+from omg.names import file_name
+from omg.report.suite import suite_screen
+from omg.report.terminal import Screen
+from omg.tracking import RunFolder
+from omg.training.device import prepare
+
+PART, REPORT = "part", "report"
+_PROCESS = "omg.experiments.suite_process"
+
+
+class SuiteVerdictSection(Section):
+    """Who is compared with whom; labels that a game does not have are left out there."""
+
+    same_information: str = Field("same_information", description="Sees and remembers the same, without a model")
+    modelling: list[str] = Field([], description="Agents that model the others")
+    subgoals: list[str] = Field([], description="Those that infer subgoals")
+    against: list[str] = Field([], description="Whom the subgoals are compared with")
+
+
+class Suite(Section):
+    """Plans that are run with every draw, and what is asked of all of them."""
+
+    name: str = Field(description="Name of the suite and of its folder")
+    plans: list[str] = Field(min_length=1, description="Presets or files, one for each game")
+    draws: list[int] = Field([1, 2, 3], min_length=1, description="Draws of partners of every plan")
+    common: dict[str, object] = Field({}, description="Sections of a plan that all of them share")
+    title: str = Field("Does it pay to know the others?", description="Heading")
+    verdict: SuiteVerdictSection = SuiteVerdictSection()
+
+
+@dataclass(frozen=True)
+class SuitePart:
+    """One game with one draw of partners."""
+
+    plan: Plan
+    draw: int
+
+    @property
+    def words(self) -> str:
+        """The name of its task."""
+        return f"{self.plan.name} {self.draw}"
+
+    def folder(self, suite: Path) -> Path:
+        """Where it is done."""
+        return suite / self.plan.name / f"draw_{self.draw}"
+
+
+@dataclass(frozen=True)
+class ReadSuite:
+    """A suite and the plans that it comes to."""
+
+    suite: Suite
+    parts: tuple[SuitePart, ...]
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """What a suite has come to."""
+
+    folder: Path
+    done: tuple[str, ...]
+    """Titles of the tasks that were done this time."""
+    report: Path
+    """The page."""
+    shown: Screen
+    """What is told on the screen."""
+
+
+def is_suite(file: PlanFile) -> bool:
+    """Whether a plan lists other plans."""
+    return "plans" in file.values
+
+
+def read_suite(source: str | Path, words: Sequence[str] = ()) -> ReadSuite:
+    """Reads a plan of plans.
+
+    Args:
+        source: a preset, a YAML file, or the folder of a suite that was begun.
+        words: `key=value`, e.g. `draws=[1]` or `common.train.t_max=100000`.
+
+    Raises:
+        UserError: there is no such suite, or something in it or in one of its plans cannot be used.
+    """
+    file = read_plan_file(source)
+    said = nested(assignments(list(words)))
+    for key in merge(file.values, said):
+        if key not in Suite.model_fields:
+            raise unknown_name("key of a plan of plans", str(key), Suite.model_fields)
+    try:
+        suite = Suite.model_validate(merge(file.values, said))
+    except ValidationError as error:
+        raise refusal(error, Suite.model_fields) from None
+    file_name("name", suite.name)
+    for key, given in (("plans", suite.plans), ("draws", suite.draws)):
+        if len(set(given)) < len(given):
+            raise UserError(f"{key}: got something twice: {given}.")
+    typed = said.get("common", {})
+    return ReadSuite(suite, tuple(_parts(file, suite, typed if isinstance(typed, Mapping) else {})))
+
+
+def run_suite(
+    read: ReadSuite,
+    folder: str | Path,
+    *,
+    console: Console | None = None,
+    quiet: bool = False,
+    jobs: int = 1,
+) -> SuiteResult:
+    """Does what a suite still lacks.
+
+    Args:
+        read: from `read_suite`.
+        folder: everything goes there; every part into a folder of its own.
+        console: where to print.
+        quiet: no output on the screen.
+        jobs: parts that are done at once, each in a process of its own.
+
+    Raises:
+        UserError: a plan cannot be run, a part failed (the others are done first), or another process has the folder.
+        Stopped: after a signal, when what was running has been saved; the same call continues it.
+    """
+    shown = Path(folder)
+    place = shown.resolve()
+    for part in read.parts:
+        check_plan(part.plan, part.folder(place))
+    screen = Console(quiet=True) if quiet else console or Console()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
+    ledger = Ledger(place, lambda line: say_on(screen, line), _entries(read))
+    with RunFolder(place).lock():
+        tasks = suite_tasks(read, place, screen, quiet=quiet)
+        write_text(place / PLAN_FILE, write_yaml(read.suite.model_dump(mode="json")))
+        prepare(use_cuda=True)
+        ledger.take_back(tasks)
+        if jobs > 1:
+            run_ahead(ledger, tasks, jobs, module=_PROCESS)
+        for task in tasks:
+            if task.title not in ledger.remade:
+                ledger.run(task)
+    done = tuple(task.title for task in tasks if task.title in ledger.remade)
+    return SuiteResult(shown, done, shown / suite_files(place)[0].name, suite_screen(load_suite(read, place)))
+
+
+def suite_tasks(read: ReadSuite, place: Path, screen: Console, *, quiet: bool) -> list[Task]:
+    """A task for every game with every draw, and one for the answer."""
+    parts = []
+    for part in read.parts:
+        folder = part.folder(place)
+        work = partial(_do_part, part, folder, screen, quiet)
+        # What of a part has to be done anew its own notes say: only its page is taken away.
+        made = (folder / "report.html",)
+        parts.append(Task(PART, part.words, part.plan.values(), made, work, apart=True, reported=True))
+    asked = read.suite.model_dump(mode="json", include={"title", "verdict"})
+    answer = partial(write_suite, read, place)
+    return [*parts, Task(REPORT, "", asked, suite_files(place), answer, tuple(parts))]
+
+
+def do_suite_task(folder: Path, title: str) -> None:
+    """Does one part for the process that has the suite's folder.
+
+    Raises:
+        UserError: the suite there does not belong to what was begun.
+    """
+    read = read_suite(folder)
+    ledger = Ledger(folder, entries=_entries(read))
+    tasks = suite_tasks(read, folder, Console(), quiet=False)
+    task = next((task for task in tasks if task.title == title), None)
+    note = None if task is None else ledger.note(task)
+    if task is None or note is None or note.fingerprint != task.fingerprint:
+        raise UserError(f"{folder / PLAN_FILE} has changed since this suite was started. Start it again.")
+    task.work()
+
+
+def _do_part(part: SuitePart, folder: Path, screen: Console, quiet: bool) -> None:
+    run_pipeline(part.plan, folder, console=screen, quiet=quiet)
+
+
+def _parts(file: PlanFile, suite: Suite, typed: Mapping[str, object]) -> Iterator[SuitePart]:
+    """All plans with all draws; a file's own words are judged as such, also those it has in common for all."""
+    names: set[str] = set()
+    for source in suite.plans:
+        one = read_plan_file(source)
+        if is_suite(one):
+            raise UserError(f"plans: got '{source}', which lists plans itself.")
+        one = one if file.path is None or one.path is not None else one._replace(where=file.where, path=file.path)
+        for draw in suite.draws:
+            values = merge(one.values, suite.common)
+            try:
+                plan = plan_of(one, values, merge(typed, {"pool": {"draw": draw}}), None)
+            except UserError as error:
+                raise UserError(f"{source}: {error}") from None
+            if plan.pool.path is not None:
+                raise UserError(f"{source}: pool.path: got '{plan.pool.path}', but draws make pools of their own.")
+            yield SuitePart(plan, draw)
+        if plan.name in names:
+            raise UserError(f"plans: two of them are called '{plan.name}'.")
+        names.add(plan.name)
+
+
+def _entries(read: ReadSuite) -> tuple[str, ...]:
+    return (*{part.plan.name for part in read.parts}, "suite", "figures", "report.html", "report.md")

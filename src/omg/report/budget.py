@@ -1,0 +1,122 @@
+"""Scores against the length of training as a figure and a chapter of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from omg.evaluation.budget import Marks
+from omg.evaluation.suite_tables import BudgetRow
+from omg.report.chapters import Chapter
+from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.tables import BUDGETS, table_of
+from omg.report.words import agent_name, group_name, metric_words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKS = {
+    "floor": "random player",
+    "best_fixed": "best fixed strategy",
+    "optimum": "exact optimum",
+    "ceiling": "partner known",
+}
+"""Field of `Marks` -> what its line is called."""
+
+
+def budget_chapter(
+    rows: Sequence[BudgetRow], marks: Mapping[str, Marks], names: Mapping[str, str] | None = None
+) -> Chapter:
+    """What a report says about scores after shares of the training.
+
+    Args:
+        rows: of one set and one metric.
+        marks: group -> what the game allows; empty where no room was measured.
+        names: label -> name of agents.
+    """
+    measured = any(not math.isnan(row.closed) for row in rows)
+    sentences = ["Every agent as it was after shares of its training, with the same teams; 95 % intervals over seeds."]
+    sentences += [marks_words(own, rows[0].metric, group) for group, own in marks.items()]
+    words = " ".join(sentences)
+    # Without a room there is no share of it to show.
+    shown = [column for column in BUDGETS if measured or column.column is not BudgetRow.closed]
+    return Chapter(
+        "How soon",
+        lambda colours: draw_budget(rows, marks, names, colours),
+        f"{metric_words(rows[0].metric).noun} against the length of training",
+        "Scores against the share of the training; dashed lines are what the game allows.",
+        words,
+        "",
+        *table_of(rows, shown, names),
+    )
+
+
+def marks_words(marks: Marks, metric: str, group: str) -> str:
+    """Floor, best fixed strategy, optimum and ceiling in a sentence."""
+    value = metric_words(metric).value
+    known = {text: float(getattr(marks, name)) for name, text in _MARKS.items()}
+    parts = [f"{text} {value(number)}" for text, number in known.items() if not math.isnan(number)]
+    return f"{group_name(group).capitalize()}: {', '.join(parts)}."
+
+
+@figure_style()
+def draw_budget(
+    rows: Sequence[BudgetRow],
+    marks: Mapping[str, Marks],
+    names: Mapping[str, str] | None = None,
+    colours: Mapping[str, str] | None = None,
+) -> Figure:
+    """One panel per group: the score of every agent against the share of its training, and the marks.
+
+    Args:
+        rows: of one set and one metric.
+        marks: group -> what the game allows.
+        names: label -> name of agents.
+        colours: label -> colour; by order of appearance when left out.
+    """
+    from matplotlib.figure import Figure
+
+    groups = list(dict.fromkeys(row.group for row in rows))
+    palette = {**agent_colours(rows), **(colours or {})}
+    figure = Figure(figsize=(max(6.0, 4.2 * len(groups)), 3.6), dpi=150, layout="constrained")
+    panels = figure.subplots(1, len(groups), squeeze=False, sharey=True)
+    for group, axes in zip(groups, panels.flat, strict=True):
+        for label in dict.fromkeys(row.agent for row in rows if row.group == group):
+            own = [row for row in rows if (row.agent, row.group) == (label, group)]
+            _draw_agent(axes, own, palette[label], agent_name(label, names))
+        draw_marks(axes, marks.get(group, Marks()))
+        axes.set_title(group_name(group), loc="left", fontweight="bold")
+        axes.set_xlabel("share of the training")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set_xticks(sorted({row.share for row in rows}))
+        axes.set_xlim(0, max(row.share for row in rows) * 1.03)
+    panels[0, 0].set_ylabel(metric_words(rows[0].metric).noun)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_marks(axes: Axes, marks: Marks) -> None:
+    """Dashed lines with their names at the left end."""
+    for name, text in _MARKS.items():
+        height = float(getattr(marks, name))
+        if math.isnan(height):
+            continue
+        solid = name == "optimum"
+        axes.axhline(height, color=INK, linewidth=1.0, linestyle="-" if solid else (0, (4, 3)), alpha=0.6)
+        named = axes.annotate(
+            text, (0.01, height), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
+            fontsize="small", color=INK,
+        )  # fmt: skip
+        named.set_in_layout(False)
+
+
+def _draw_agent(axes: Axes, rows: Sequence[BudgetRow], colour: str, name: str) -> None:
+    shares, means = [row.share for row in rows], [row.mean for row in rows]
+    below = [0.0 if math.isnan(row.low) else row.mean - row.low for row in rows]
+    above = [0.0 if math.isnan(row.high) else row.high - row.mean for row in rows]
+    axes.errorbar(
+        shares, means, yerr=[below, above], color=colour, label=name, marker="o", markersize=4, linewidth=1.6, capsize=2
+    )

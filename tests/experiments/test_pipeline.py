@@ -57,6 +57,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(PoolStage, "train", lambda stage: make(stage.checked.pool / "pool.json"))
     monkeypatch.setattr(PriorStage, "train", prior)
     monkeypatch.setattr(EvaluateStage, "write_scores", lambda stage, label, file: make(file))
+    monkeypatch.setattr(EvaluateStage, "write_answers", lambda stage, file: make(file))
     monkeypatch.setattr(EvaluateStage, "write_cross_play", lambda stage, file: make(file))
     monkeypatch.setattr(EvaluateStage, "write_diagnostics", lambda stage, label, file: make(file))
     monkeypatch.setattr(EvaluateStage, "write_tables", lambda stage: make(*table_files(stage.checked)))
@@ -136,6 +137,7 @@ def test_a_given_pool_is_copied_and_may_then_go(
         ("evaluation.crossplay_episodes=5", ["evaluate cross-play", *AFTER]),
         ("evaluation.inference_episodes=5", ["evaluate diagnostics omg", *AFTER]),
         ("evaluation.scripted=[random]", ["evaluate scores random", *AFTER]),
+        ("evaluation.beliefs=[plastic]", ["evaluate answers", "evaluate scores plastic", *AFTER]),
         ("report.agent=d3qn", AFTER),
         ("report.title=x", ["report"]),
         ("train.use_tensorboard=True", []),

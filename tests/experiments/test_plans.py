@@ -109,6 +109,7 @@ def test_words_and_files_change_a_plan(tmp_path: Path) -> None:
         ),
         ("prior.subgoal_dim=8", "agents.omg.subgoal_dim: got 4, but the prior has 8; "),
         ("evaluation.episodes=0", "evaluation.episodes: got 0. "),
+        ("evaluation.beliefs=[plastc]", "Unknown method (evaluation.beliefs) 'plastc'. Did you mean 'plastic'?"),
         ("evaluation.sets=[validation]", "evaluation.sets: got 'validation', but the pool has nobody in that set."),
         ("evaluation.groups=[7_homologue]", "Unknown group (evaluation.groups) of a game with 2 seats: '7_homologue'."),
         ("report.agent=og", "Unknown agent (report.agent) 'og'. Did you mean 'omg'? Allowed: d3qn, omg, untrained."),

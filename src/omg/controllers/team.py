@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.controllers.base import Foreseeing, Lineup, Memory, Player, PlayerView, acts_at_end
+from omg.controllers.base import Foreseeing, Lineup, Memory, Player, PlayerView, WatchesOthers, acts_at_end
 from omg.controllers.draw import TeamDraw
 from omg.types import PyTree
 
@@ -165,6 +165,7 @@ class TeamPolicy(eqx.Module):
     def main_view(self, observation: Observation, memory: TeamMemory) -> PlayerView:
         """What the algorithm that learns knows now, in its m seats of every game."""
         columns = memory.main_seats[..., None]
+        watches = isinstance(self.main, WatchesOthers) and self.main.watches_others
         return PlayerView(
             obs=jnp.take_along_axis(observation.obs, columns, axis=1),
             state=observation.state,
@@ -172,6 +173,8 @@ class TeamPolicy(eqx.Module):
             seats=memory.main_seats,
             last_actions=memory.last_actions,
             players=memory.lineup.players if self.tell_players else None,
+            all_obs=observation.obs if watches else None,
+            all_avail=observation.avail if watches else None,
         )
 
 

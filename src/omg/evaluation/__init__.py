@@ -1,8 +1,10 @@
 """How good an agent is, alone and with others: played episodes, statistics, and what its subgoals say."""
 
+from omg.evaluation.beliefs import told_apart
 from omg.evaluation.comparison import compare, normalise, per_team, summarise
 from omg.evaluation.crossplay import cross_play
 from omg.evaluation.duels import Contender, versus, versus_rows
+from omg.evaluation.exact import ExactValues, exact_values
 from omg.evaluation.export import marl_eval_json
 from omg.evaluation.groups import Group, MemberName, group_names, make_groups
 from omg.evaluation.heldout import (
@@ -27,6 +29,7 @@ from omg.evaluation.statistics import bootstrap_interval, share_interval
 
 __all__ = [
     "Contender",
+    "ExactValues",
     "Group",
     "Mates",
     "MemberName",
@@ -35,6 +38,7 @@ __all__ = [
     "compare",
     "cross_play",
     "evaluate_groups",
+    "exact_values",
     "feature_scale",
     "group_names",
     "linear_probe",
@@ -53,6 +57,7 @@ __all__ = [
     "stack_agents",
     "subgoal_hit_ratio",
     "summarise",
+    "told_apart",
     "versus",
     "versus_rows",
 ]

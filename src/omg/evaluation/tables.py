@@ -183,6 +183,15 @@ class ToldApartRow(TableRow):
     same_as: Field[str] = text("same as", "teams that were as likely in every step of all these games")
 
 
+class AnswerRow(TableRow):
+    """Who answers a partner that a belief is about."""
+
+    partner: Field[str] = text("partner", "member of the training set")
+    answer: Field[str] = text("answer", "who does best with it: a response trained for it, a member or a script")
+    metric: Field[str] = text("metric", "what counts")
+    mean: Field[float] = real("{metric}", "of the answer with the partner, over the episodes", form="score")
+
+
 class DuelRow(TableRow):
     """Two teams against each other."""
 
@@ -375,7 +384,7 @@ TABLES: dict[str, type[TableRow]] = {
     "comparison.csv": ComparisonRow,
     "self_play.csv": SelfPlayRow,
     "crossplay.csv": CrossPlayRow,
-    "told_apart.csv": ToldApartRow,
+    "answers.csv": AnswerRow,
     "versus.csv": DuelRow,
     "diagnostics.csv": MeasureRow,
     "toy.csv": ToyRow,

@@ -92,6 +92,7 @@ def evaluate_runs(
     obs_adapter: str = "none",
     note: Say = lambda message: None,
     begin: Callable[[Contestants], None] = lambda contestants: None,
+    further: Callable[[Arena, Config], Sequence[ScoreRow]] = lambda arena, config: (),
 ) -> Table[ScoreRow]:
     """Plays runs with the teams of a pool: all on the same teams, seats, starts and random numbers.
 
@@ -109,6 +110,7 @@ def evaluate_runs(
         obs_adapter: `learn`: who was trained with `obs_is_state` plays from observations; see `omg.load`.
         note: Told how well the maps fit.
         begin: Given the agents of each run before they play.
+        further: Scores of others, from the same teams and games; given these and the first agent's configuration.
 
     Returns:
         Tidy scores.
@@ -138,7 +140,7 @@ def evaluate_runs(
     for script in scripted:
         say(f"{script}: with the set {pool_set}")
         rows += arena.scripted_scores(script, first.config, pool_set, groups, episodes, seed)
-    return Table(rows)
+    return Table([*rows, *further(arena, first.config)])
 
 
 def _counted(what: str, say: Say) -> Callable[[int, int], None]:
@@ -201,8 +203,21 @@ class Arena:
         self, script: str, config: Config, pool_set: str, groups: Sequence[str] | None, episodes: int, seed: int
     ) -> list[ScoreRow]:
         """Tidy scores of a scripted player; `config` is that of the agents it is compared with."""
-        player, mates = build_scripted(script, self.env), self.mates(pool_set, config)
-        return pool_scores(self.env, player, script, (NO_SEED,), mates, groups, episodes, seed)
+        return self.player_scores(build_scripted(script, self.env), script, config, pool_set, groups, episodes, seed)
+
+    def player_scores(
+        self,
+        player: Player,
+        label: str,
+        config: Config,
+        pool_set: str,
+        groups: Sequence[str] | None,
+        episodes: int,
+        seed: int,
+    ) -> list[ScoreRow]:
+        """Tidy scores of somebody whom nobody trained; `config` as in `scripted_scores`."""
+        mates = self.mates(pool_set, config)
+        return pool_scores(self.env, stack_agents([player]), label, (NO_SEED,), mates, groups, episodes, seed)
 
 
 def untrained(config: Config, env: Env, partners: int = 0) -> Contestants:

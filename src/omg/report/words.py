@@ -19,6 +19,9 @@ AGENT_NAMES: Mapping[str, str] = {
     "iql_am": "Naive OM",
     "iql_liam": "LIAM",
     "iql_omg": "OMG",
+    "plastic": "PLASTIC",
+    "bayes": "Bayes",
+    "belief_mixture": "belief mixture",
     "random": "random player",
 }
 """Names of well-known agents; other labels are shown as they are."""

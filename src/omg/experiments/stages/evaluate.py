@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, field_validator
 
 from omg.config import Config
+from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError, unknown_name
 from omg.evaluation import group_names
 from omg.evaluation.rows import R, read_rows, write_rows
 from omg.evaluation.suite_tables import BudgetScoreRow
 from omg.evaluation.tables import (
+    AnswerRow,
     ComparisonRow,
     CrossPlayRow,
     MeasureRow,
@@ -23,6 +25,7 @@ from omg.evaluation.tables import (
     SetScoreRow,
     SetSummaryRow,
 )
+from omg.experiments.beliefs import belief_scores, check_beliefs, find_answers
 from omg.experiments.evaluation import UNTRAINED, Arena, Contestants, cross_play_arena, load_contestants, untrained
 from omg.experiments.inference import control_rows, inference_rows
 from omg.experiments.ledger import Task
@@ -35,6 +38,7 @@ from omg.experiments.results import (
     table_files,
     write_tables,
 )
+from omg.experiments.room import RoomRules, measure_room
 from omg.experiments.stages.base import Earlier, Section, Stage, chosen, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.room import RoomStage
@@ -65,6 +69,9 @@ class EvaluationSection(Section):
     at: list[float] = Field([], max_length=50, description="Also evaluate agents after these shares of their training")
     untrained: bool = Field(True, description="Also evaluate the first agent as it is before training")
     scripted: list[str] = Field([], description="Scripted players to evaluate as well")
+    beliefs: list[str] = Field(
+        [], description="Methods to evaluate as well that need no training: plastic, bayes, belief_mixture"
+    )
     crossplay_episodes: int = Field(32, ge=0, description="Cross-play of the first set, episodes per pair; 0: none")
     inference_episodes: int = Field(240, ge=0, description="Episodes for what the subgoals know; 0: none")
 
@@ -84,7 +91,7 @@ class EvaluationSection(Section):
         """Labels of everybody who is evaluated with teams, in the order of the tables."""
         if not self.plays_groups:
             return ()
-        return (*agents, *((UNTRAINED,) if self.untrained else ()), *self.scripted)
+        return (*agents, *((UNTRAINED,) if self.untrained else ()), *self.scripted, *self.beliefs)
 
 
 class EvaluateStage(Stage):
@@ -110,6 +117,11 @@ class EvaluateStage(Stage):
             if group not in known:
                 raise unknown_name(f"group (evaluation.groups) of a game with {seats} seats:", group, known)
         check_scripts("evaluation.scripted", section.scripted, checked.env)
+        check_beliefs("evaluation.beliefs", section.beliefs)
+        if section.beliefs and "training" not in pool.sets:
+            raise UserError("evaluation.beliefs: the pool has nobody in the set training to believe in.")
+        if section.beliefs and is_hosted(checked.env):
+            raise UserError(f"evaluation.beliefs: {checked.env.spec.name} is no JAX program; give none.")
         if section.at and (section.which == "best" or not section.plays_groups):
             given = "which: best" if section.which == "best" else "no groups"
             raise UserError(f"evaluation.at: got {section.at} and {given}; shares are of agents as they were.")
@@ -118,8 +130,10 @@ class EvaluateStage(Stage):
     def tasks(self, earlier: Earlier) -> list[Task]:
         """See `Stage`."""
         pool, trained = earlier.of(PoolStage)[""], earlier.of(TrainStage)
+        answers = self._answer_tasks(pool, earlier)
         tasks = [
-            *(scores := self._score_tasks(pool, trained)),
+            *answers,
+            *(scores := self._score_tasks(pool, trained, answers)),
             *self._budget_tasks(scores),
             *self._cross_play_tasks(pool),
             *self._diagnostic_tasks(pool, trained),
@@ -152,7 +166,16 @@ class EvaluateStage(Stage):
             *(f"{answer.word}: {answer.headline}" for answer in answers(compared, names)),
         ]
 
-    def _score_tasks(self, pool: Task, trained: Mapping[str, Task]) -> list[Task]:
+    def _answer_tasks(self, pool: Task, earlier: Earlier) -> list[Task]:
+        if not self.checked.evaluated or not self.plan.evaluation.beliefs:
+            return []
+        room = self.plan.room
+        settings = {} if room is None else chosen(room, ("episodes", "seeds", "steps", "seed"))
+        file = evaluation_folder(self.checked) / "answers.csv"
+        needs = (pool, *earlier.of(RoomStage).values())
+        return [self._task("answers", settings, file, partial(self.write_answers, file), needs)]
+
+    def _score_tasks(self, pool: Task, trained: Mapping[str, Task], answers: Sequence[Task]) -> list[Task]:
         games = chosen(self.plan.evaluation, ("sets", "groups", "episodes", "seed", "which"))
         first = next(iter(trained.values()))
         tasks = []
@@ -162,7 +185,8 @@ class EvaluateStage(Stage):
             file = self._table(f"scores-{label}")
             work = partial(self.write_scores, label, file)
             settings = {"label": label, **games}
-            tasks.append(self._task(f"scores {label}", settings, file, work, with_pool(own, pool)))
+            needs = (*with_pool(own, pool), *(answers if label in self.plan.evaluation.beliefs else ()))
+            tasks.append(self._task(f"scores {label}", settings, file, work, needs))
         return tasks
 
     def _budget_tasks(self, scores: Sequence[Task]) -> list[Task]:
@@ -221,10 +245,24 @@ class EvaluateStage(Stage):
         run = finished_run(self.checked.runs(label)).path
         return load_contestants(label, run, self.plan.evaluation.which)
 
+    def write_answers(self, file: Path) -> None:
+        """Finds the best answer to every training partner; with a section `room` some are trained for it."""
+        room = self.plan.room
+        if room is not None:
+            numbers = (room.episodes, room.seeds, room.steps, room.seed)
+            measure_room(self.checked.pool, RoomRules("training", None, *numbers))
+        answers = find_answers(self.arena.pool, self.arena.env, self.checked.first_config)
+        write_rows(file, answers.rows(), AnswerRow.names())
+
     def write_scores(self, label: str, file: Path) -> None:
-        """Plays one agent, or a script, with all teams."""
-        scripted = label in self.plan.evaluation.scripted
-        write_rows(file, self._scores(label, None if scripted else self._contestants(label)), SetScoreRow.names())
+        """Plays one agent, a script or a method that needs no training with all teams."""
+        section = self.plan.evaluation
+        if label in section.beliefs:
+            games = (section.sets, section.groups, section.episodes, section.seed)
+            rows = belief_scores([label], self.arena, self.checked.first_config, *games)
+        else:
+            rows = self._scores(label, None if label in section.scripted else self._contestants(label))
+        write_rows(file, rows, SetScoreRow.names())
 
     def _scores(self, label: str, contestants: Contestants | None) -> list[SetScoreRow]:
         """Of agents, or of the script of that name, with all teams of all sets."""

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from omg.config import Config, Resolved, config_fields, known_algorithm, refuse_shared
 from omg.config.teams import looks_like_team
+from omg.controllers.belief import BELIEFS
 from omg.controllers.scripted import scripted_names
 from omg.envs import Env
 from omg.errors import UserError
@@ -103,6 +104,7 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
     """
     taken = {UNTRAINED: "the agent before training", PRIOR_LABEL: "the prior's run"}
     taken |= dict.fromkeys(scripted_names(env.spec.name), "a scripted player")
+    taken |= dict.fromkeys(BELIEFS, "a method that needs no training")
     found: dict[str, Resolved] = {}
     for label, agent in plan.agents.items():
         if label in taken:

@@ -19,7 +19,8 @@ The belief before the first step is the standard normal; later ones are measured
 so a belief that does not change costs nothing. w is `meliba_kl_weight`. `meliba_horizon` bounds k - t.
 
 Letters in shapes: B episodes, T steps, H steps ahead, m seats that have a model, A seats of the game, O what a seat
-sees, U actions, W width of the recurrent state, P and Q widths of the permanent and of the temporal latent.
+sees, U actions, F features, W width of the recurrent state, D width of a latent; the permanent and the temporal one may
+have different ones.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ class Belief(NamedTuple):
     history: Array
     """[..., m, W], the recurrent state."""
     permanent: Gaussian
-    """[..., m, P], what the others are."""
+    """[..., m, D], what the others are."""
     temporal: Gaussian
-    """[..., m, Q], what they have in mind if they are what is most likely."""
+    """[..., m, D], what they have in mind if they are what is most likely."""
     seen: Array
     """[..., m, O], the present view as the model reads it; the decoder reads those of later steps."""
 
@@ -96,15 +97,15 @@ class MeLIBAModel(SupervisedModel):
     hidden_gates: Linear
     """[W, 3W]."""
     permanent_head: Linear
-    """[W, 2P], mean and logarithm of the variance."""
+    """[W, 2D], mean and logarithm of the variance."""
     temporal_layer: Linear
-    """[W + P, W]."""
+    """[W + D, W]."""
     temporal_head: Linear
-    """[W, 2Q]."""
+    """[W, 2D]."""
     decode_seen: Linear
     """[O, W]."""
     decode_latents: Linear
-    """[P + Q, W]."""
+    """[D + D, W]."""
     decode_layer: Linear
     """[W, W]."""
     decode_actions: Linear
@@ -134,7 +135,7 @@ class MeLIBAModel(SupervisedModel):
 
     @property
     def feature_dim(self) -> int:
-        """2P + 2Q: the parameters of both beliefs."""
+        """The parameters of both beliefs: twice the widths of both latents."""
         settings = self.sizes.section(MeLIBAKeys)
         return 2 * (settings.meliba_latent_dim + settings.meliba_temporal_dim)
 
@@ -156,7 +157,7 @@ class MeLIBAModel(SupervisedModel):
         return self._believe(history, seen)
 
     def features(self, inference: Belief, key: Array | None) -> Array:
-        """The parameters of both beliefs, [..., m, 2P + 2Q], detached."""
+        """The parameters of both beliefs, [..., m, F], detached."""
         return jax.lax.stop_gradient(jnp.concatenate([*inference.permanent, *inference.temporal], axis=-1))
 
     def counting(self, inputs: ModelInputs, targets: ActionTargets, viewed: Array, mask: Array) -> Self:
@@ -204,12 +205,12 @@ class MeLIBAModel(SupervisedModel):
         return Belief(history, permanent, self._temporal(history, permanent.mean), seen)
 
     def _temporal(self, history: Array, kind: Array) -> Gaussian:
-        """q(m_t | tau_t, m): histories [..., W] and values of m [..., P] -> [..., Q]."""
+        """q(m_t | tau_t, m): histories [..., W] and values of m [..., D] -> [..., D]."""
         hidden = jax.nn.relu(self.temporal_layer(jnp.concatenate([history, kind], axis=-1)))
         return _gaussian(self.temporal_head(hidden))
 
     def _temporal_before(self, history: Array, kind: Array) -> Gaussian:
-        """q(m_{t-1} | tau_{t-1}, m) with the m [B, T, m, P] of step t; the standard normal before the first step."""
+        """q(m_{t-1} | tau_{t-1}, m) with the m [B, T, m, D] of step t; the standard normal before the first step."""
         shifted = self._temporal(history[:, :-1], kind[:, 1:])
         return Gaussian(*(jnp.concatenate([jnp.zeros_like(each[:, :1]), each], axis=1) for each in shifted))
 
@@ -220,8 +221,8 @@ class MeLIBAModel(SupervisedModel):
 
         Args:
             seen: [B, T, m, O].
-            kind: [B, T, m, P] values of m.
-            mind: [B, T, m, Q] values of m_t.
+            kind: [B, T, m, D] values of m.
+            mind: [B, T, m, D] values of m_t.
             targets: What the others did.
             mask: [B, T].
 

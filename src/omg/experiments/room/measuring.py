@@ -146,7 +146,7 @@ class _Measurement:
             players = {one.name: one.player for one in (*self.matrix.frozen, *responders)}
             self.say("how soon partners can be told apart")
             known = knowledge(self.matrix, self.rules.set, group, row.best_fixed_is, players[row.best_fixed_is])
-            row.told_apart, row.told_share, row.exact = known.steps, known.reached, known.exact
+            row.told_apart, row.told_share, row.exact, row.worth = known.steps, known.reached, *known.exact
             found.append(row)
             told += known.rows
         return MeasuredRoom(found, rows, [self._trained_row(one, rows) for one in kept], told)

@@ -27,8 +27,8 @@ help:  ## Show this list
 
 install: $(INSTALLED)  ## Make .venv and install the project into it
 
-demo: $(INSTALLED)  ## A whole small experiment: results/quick/report.html (about 5 minutes on 2 cores)
-	$(BIN)/omg pipeline quick
+demo: $(INSTALLED)  ## A whole small experiment: results/demo/report.html (about 5 minutes on 2 cores)
+	$(BIN)/omg demo
 
 test: check  ## Check and test everything
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile

@@ -66,7 +66,7 @@ def test_words_that_are_refused(word: str):
         ("runner_log_interval=10 learner_log_interval=20", "stands for log_interval=20 here, but log_interval=10 is"),
         ("mixer=qtran_base learner=q_learner", "stands for learner=qtran_learner here, but learner=q_learner is given"),
         ("critic_train_reps=3", r"critic_train_reps: got 3, which there is not here\. Allowed: 1"),
-        ("target_update_interval_or_tau=0.01", "a share of a moving average, which there is not here"),
+        ("target_update_interval_or_tau=-1", r"target_update_interval_or_tau: got -1\. Allowed: whole numbers > 1"),
         ("agent_output_type=pi_logits", "the outputs of an agent are q"),
         ("buffer_cpu_only=True", "the buffer lies where the program runs"),
         ("standardise_returns=True", "learner=q_learner has no critic"),

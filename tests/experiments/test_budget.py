@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from helpers.plans import RUN, changed
 from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.evaluation.budget import Marks, budget_rows
-from omg.evaluation.rows import read_rows
+from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import BudgetRow, BudgetScoreRow
+from omg.evaluation.tables import RoomRow
 from omg.experiments.draws import KindsSection
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan
@@ -136,3 +138,21 @@ def test_shares_of_the_room_are_counted_from_the_best_fixed_strategy() -> None:
     ]
     assert np.isnan(Marks(0.0, 3.0, 3.0).closed(4.0))
     assert Marks(0.0, 3.0, 5.0).room == 2.0
+
+
+def test_the_answer_comes_first_on_the_screen_and_on_the_page(finished: PipelineResult, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished.folder, folder)
+    values = dict.fromkeys(RoomRow.names(), 0) | {"set": "heldout", "group": "1_partner", "metric": "score"}
+    values |= {"best_fixed": 0.25, "ceiling": 1.0, "exact": 0.75}
+    write_rows(folder / "pool" / "room" / "room.csv", [values], RoomRow.names())
+    again = run_pipeline(parse_plan(PLAN), folder, start="evaluate", quiet=True)
+    answer = str(again.shown[0])
+    assert answer.startswith(
+        "Of the room between the best fixed strategy (0.25) and a known partner (1.00), d3qn closes "
+    )
+    assert answer.endswith("; with a partner who is not known, 67% (0.75) is the exact optimum.")
+    page, text = ((folder / f"report.{kind}").read_text() for kind in ("html", "md"))
+    assert page.index("Of the room between") < page.index("<h1>")
+    assert text.startswith("**Of the room between")
+    assert "room closed" in page

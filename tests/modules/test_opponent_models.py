@@ -18,7 +18,7 @@ from omg.envs import EnvSpec
 from omg.learners import build_learner
 from omg.modules.opponent_models import OPPONENT_MODELS
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets, kl_between, kl_to_standard
-from omg.modules.opponent_models.keys import InferenceKeys
+from omg.modules.opponent_models.keys import InferenceKeys, MeLIBAKeys
 from omg.modules.opponent_models.subgoal import SubgoalInference
 
 D, H, E = 3, 9, 7
@@ -31,7 +31,7 @@ SIZES = ModelSizes(
     feature_dim=D,
     hidden_dim=H,
     partners=PARTNERS,
-    own=(InferenceKeys(),),
+    own=(InferenceKeys(), MeLIBAKeys()),
 )
 SEATS = np.array([[2, 0], [1, 2], [0, 1], [2, 1]], np.int32)
 """Two of the three seats of every episode have a model."""

@@ -27,7 +27,7 @@ from omg.modules.mixers.base import Choices, MixerSizes
 from omg.registry import registry
 from omg.registry.plugins import look_again
 
-TINY = {**SETTINGS, "t_max": 200, "test_nepisode": 8, "rnn_hidden_dim": 8, "am_hidden_dim": 8}
+TINY = {**SETTINGS, "t_max": 200, "test_nepisode": 8, "rnn_hidden_dim": 8}
 GAME = {"rounds": 4}
 
 
@@ -69,17 +69,17 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(pool: Path, tmp_path_factory: pytest.TempPathFactory) -> omg.Run:
-    """IQL with MeLIBA beside the scripted players, with the package's measure and tracker."""
+    """IQL that counts beside the scripted players, with the package's measure and tracker."""
     results = str(tmp_path_factory.mktemp("results"))
-    parts = {"measure": "belief_probe", "tracker": "jsonl", "meliba_latent_dim": 3}
+    parts = {"measure": "belief_probe", "tracker": "jsonl", "counts_pseudo": 3}
     settings = {**TINY, "updates_per_episode": 0.25, "init_param_path": str(pool), "local_results_path": results}
-    return omg.train("1pool1iql_meliba", "meeting", **settings, **parts, env_args=GAME)
+    return omg.train("1pool1iql_counts", "meeting", **settings, **parts, env_args=GAME)
 
 
-def test_iql_with_meliba_trains_and_is_measured(run: omg.Run) -> None:
+def test_iql_with_counts_trains_and_is_measured(run: omg.Run) -> None:
     assert run.status == "finished"
     names = {row["name"] for row in run.metrics}
-    assert {"am_loss", "am_action_loss", "am_kl_permanent", "am_kl_temporal", "am_now_accuracy"} <= names
+    assert {"am_loss", "am_action_accuracy"} <= names
     assert {"test_belief_probe", "test_belief_probe_view", "test_belief_probe_chance", "test_met_mean"} <= names
     assert {"test_zero_return_drop", "test_shuffled_return_drop"} <= names
     for name in ("am_loss", "test_belief_probe"):
@@ -93,8 +93,9 @@ def test_iql_with_meliba_trains_and_is_measured(run: omg.Run) -> None:
 def test_a_saved_agent_is_loaded_and_evaluated(run: omg.Run, pool: Path) -> None:
     agent = omg.load(run.folder)
     model = agent.policy.opponent_model
-    assert type(model).__name__ == "MeLIBA"
-    assert model.feature_dim == 2 * (3 + 8)
+    assert type(model).__name__ == "CountingModel"
+    assert model.feature_dim == model.sizes.n_actions + 1
+    assert model.sizes.own[-1].counts_pseudo == 3
     rows = omg.evaluate(agent, episodes=8).where(metric="met")
     assert 0 <= rows[0]["mean"] <= 1
     table = omg.evaluate(run.folder, pool=str(pool), pool_set="training", episodes=4)
@@ -116,10 +117,10 @@ def test_without_the_package_one_line_says_what_is_missing(
     look_again()
 
 
-def test_ppo_with_meliba_trains(tmp_path: Path) -> None:
+def test_ppo_with_counts_trains(tmp_path: Path) -> None:
     settings = {**TINY, "batch_size": 4, "buffer_size": 4, "updates_per_episode": 0.25, "ppo_epochs": 2}
     del settings["epsilon_anneal_time"], settings["target_update_interval"]
-    run = omg.train("ippo_meliba", "meeting", **settings, env_args=GAME, local_results_path=str(tmp_path))
+    run = omg.train("ippo_counts", "meeting", **settings, env_args=GAME, local_results_path=str(tmp_path))
     losses = run.metrics.where(name="am_loss").column("value")
     assert len(losses) > 3
     assert np.isfinite(losses).all()

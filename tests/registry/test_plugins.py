@@ -54,27 +54,27 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_words_of_a_package_are_listed_with_it(example: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert {"iql_meliba", "ippo_meliba"} <= set(algorithm_names())
+    assert {"iql_counts", "ippo_counts"} <= set(algorithm_names())
     assert main(["algs"]) == 0
-    assert re.search(r"iql_meliba +IQL with MeLIBA.*\[omg-plugin-example\]", capsys.readouterr().out)
-    assert main(["algs", "iql_meliba"]) == 0
+    assert re.search(r"iql_counts +IQL with counts.*\[omg-plugin-example\]", capsys.readouterr().out)
+    assert main(["algs", "iql_counts"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"am_model +'meliba_am'", text)
+    assert re.search(r"am_model +'counts_am'", text)
     assert "docs/algorithms" not in text
     assert main(["envs"]) == 0
     assert re.search(r"meeting +meeting +Two players meet.*\[omg-plugin-example\]", capsys.readouterr().out)
     assert main(["envs", "meeting"]) == 0
     assert "places to choose from" in capsys.readouterr().out
-    assert main(["config", "--config=iql_meliba", "--env-config=meeting"]) == 0
+    assert main(["config", "--config=iql_counts", "--env-config=meeting"]) == 0
     text = capsys.readouterr().out
-    assert re.search(r"meliba_kl_weight +0.05 +schema default", text)
-    assert re.search(r"am_model +'meliba_am' +omg_plugin_example.algs: iql_meliba.yaml", text)
+    assert re.search(r"counts_memory +0.95 +schema default", text)
+    assert re.search(r"am_model +'counts_am' +omg_plugin_example.algs: iql_counts.yaml", text)
 
 
 def test_suggestions_name_the_package(example: None, capsys: pytest.CaptureFixture[str]) -> None:
-    line = refused(["config", "--config=iql_melib"], capsys)
-    assert "Did you mean 'iql_meliba'?" in line
-    assert "iql_meliba (omg-plugin-example)" in line
+    line = refused(["config", "--config=iql_count"], capsys)
+    assert "Did you mean 'iql_counts'?" in line
+    assert "iql_counts (omg-plugin-example)" in line
     line = refused(["config", "--config=iql", "mixer=weighted_sun"], capsys)
     assert "Did you mean 'weighted_sum'? Allowed: None, qmix, qplex, vdn, weighted_sum (omg-plugin-example)." in line
     line = refused(["config", "--config=iql", "--env-config=meating"], capsys)
@@ -82,26 +82,26 @@ def test_suggestions_name_the_package(example: None, capsys: pytest.CaptureFixtu
 
 
 def test_keys_belong_to_configurations_that_choose_the_part(example: None) -> None:
-    config = resolve("iql_meliba", "meeting", {"meliba_latent_dim": 3}).config
-    parts = ["am_model=meliba_am: omg-plugin-example", "env=meeting: omg-plugin-example"]
+    config = resolve("iql_counts", "meeting", {"counts_pseudo": 3}).config
+    parts = ["am_model=counts_am: omg-plugin-example", "env=meeting: omg-plugin-example"]
     assert sorted(config.model_dump()["parts_from"]) == parts
     assert parse_config(config.model_dump()) == config
     assert parse_config(json.loads(config.model_dump_json())) == config
-    assert "meliba_latent_dim" in config_fields()
-    assert not [key for key in resolve("qmix").config.model_dump() if key.startswith(("meliba", "parts"))]
-    reader = r"no part of this configuration reads it, but am_model=meliba_am \(omg-plugin-example\) does"
-    with pytest.raises(UserError, match=f"meliba_latent_dim: {reader}"):
-        resolve("qmix", "sc2", {"meliba_latent_dim": 3})
-    with pytest.raises(UserError, match=r"meliba_latent_dim: got 0 \(a whole number\); expected a whole number >= 1"):
-        resolve("iql_meliba", "meeting", {"meliba_latent_dim": 0})
+    assert "counts_pseudo" in config_fields()
+    assert not [key for key in resolve("qmix").config.model_dump() if key.startswith(("counts", "parts"))]
+    reader = r"no part of this configuration reads it, but am_model=counts_am \(omg-plugin-example\) does"
+    with pytest.raises(UserError, match=f"counts_pseudo: {reader}"):
+        resolve("qmix", "sc2", {"counts_pseudo": 3})
+    with pytest.raises(UserError, match=r"counts_pseudo: got 0 \(a whole number\); expected a whole number >= 1"):
+        resolve("iql_counts", "meeting", {"counts_pseudo": 0})
     other = change_config(config, am_model="none_am", env="foraging", env_args={})
-    assert not [key for key in other.model_dump() if key.startswith(("meliba", "parts"))]
+    assert not [key for key in other.model_dump() if key.startswith(("counts", "parts"))]
 
 
 def test_teams_are_made_of_a_packages_algorithms(example: None) -> None:
-    resolved = resolve("1iql1iql_meliba", "meeting")
-    assert [part.algorithm for part in resolved.team] == ["iql", "iql_meliba"]
-    assert resolved.config.train_alg == "iql_meliba"
+    resolved = resolve("1iql1iql_counts", "meeting")
+    assert [part.algorithm for part in resolved.team] == ["iql", "iql_counts"]
+    assert resolved.config.train_alg == "iql_counts"
     frozen = member_config(resolved.config, "iql")
     assert (frozen.am_model, frozen.name) == ("none_am", "iql")
     assert frozen.model_dump()["parts_from"] == ["env=meeting: omg-plugin-example"]
@@ -111,7 +111,7 @@ def test_what_is_stored_names_a_package_that_is_missing(
     site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with installed(site):
-        stored = resolve("iql_meliba", "meeting").config.model_dump()
+        stored = resolve("iql_counts", "meeting").config.model_dump()
     missing = "env: 'meeting' is a part of the package omg-plugin-example, which is not installed here."
     with pytest.raises(UserError, match=re.escape(missing)):
         parse_config(stored)
@@ -153,7 +153,7 @@ def test_a_package_that_fails_takes_nothing_else_with_it(
         assert resolve("qmix", "sc2").config.mixer == "qmix"
         assert main(["algs"]) == 0
         out, err = capsys.readouterr()
-        assert "iql_meliba" in out
+        assert "iql_counts" in out
         assert "broken_iql" not in out
         assert len(err.splitlines()) == len(complaints()) == 4
         assert f"warning: alg: 'broken_iql' {reason}" in err

@@ -77,7 +77,7 @@ LOOKED_AT_BEFORE = {"mixer", "prosocial", "common_reward", "omg_maps", "subgoal_
 OF_THE_HOST = {"diagnostics_interval", "prior_path"}
 """Keys that are read while a run goes on, or for a run in a team."""
 HANDED_ON = {
-    *("am_lr", "am_hidden_dim", "am_embed_dim", "am_feature", "mask_before_softmax", "mlp_second_dim"),
+    *("am_lr", "am_hidden_dim", "am_embed_dim", "am_feature", "am_normalise", "mask_before_softmax", "mlp_second_dim"),
     *("mixing_embed_dim", "hypernet_layers", "hypernet_embed", "omg_q_input", "omg_sample", "omg_maps"),
     *("omg_inference", "omg_reconstruct", "omg_actions", "omg_feature", "omg_residual", "subgoal_dim"),
     *("epsilon_start", "epsilon_finish", "epsilon_anneal_time"),

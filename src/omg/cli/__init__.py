@@ -97,7 +97,7 @@ for _command, _example, _extra in (
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
     (toy.toy, "omg toy --seeds 10", False),
-    (demo.demo, "omg demo --output results/quick", False),
+    (demo.demo, "omg demo --output results/demo", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.
     # A command may be called what no function of Python's can: `import`.

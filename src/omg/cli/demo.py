@@ -8,18 +8,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-PRESET = "quick"
+PRESET = "demo"
 
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where everything goes.")] = Path(
-        "results/quick"
+        "results/demo"
     ),
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
 ) -> None:
-    """Run the pipeline `quick`: agents learn to forage with some players, and then meet others.
+    """Run the pipeline `demo`: agents meet partners who have a favourite corner, and must find out which.
 
-    The same as `omg pipeline quick`. It takes a few minutes on two CPU cores. Repeat it to continue after Ctrl-C.
+    The same as `omg pipeline demo`. It takes a few minutes on two CPU cores. The first line that it prints in the end
+    says how much of what there is to gain from knowing the partner each agent gains. Repeat it to continue after
+    Ctrl-C.
     """
     from omg.cli.experiments import print_verdict
     from omg.experiments.pipeline import run_pipeline

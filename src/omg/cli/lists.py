@@ -53,6 +53,7 @@ _PAGES = {
     "hop_plus_ppo": "hop_plus",
     "ippo_am": "ippo",
     "ippo_liam": "ippo",
+    "ippo_meliba": "iql_meliba",
     "ippo_omg": "ippo",
     "ippo_omg_others": "iql_omg",
     "iql_idv": "iql",

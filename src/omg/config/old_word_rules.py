@@ -19,12 +19,14 @@ _CRITICS = {"ac_critic": "obs", "ac_critic_ns": "obs", "cv_critic": "state", "cv
 
 
 def target_update(value: Json) -> Settings:
-    """Copies after some episodes; moving averages are refused."""
-    if not isinstance(value, int | float) or value <= 1:
+    """Copies after some episodes, or a moving average with every update."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise UserError(
-            f"target_update_interval_or_tau: got {value}, a share of a moving average, which there is not here. "
-            f"Allowed: whole numbers > 1, the episodes between two copies."
+            f"target_update_interval_or_tau: got {value}. Allowed: whole numbers > 1, the episodes between two copies, "
+            f"or a share between 0 and 1, by which every update moves the target network."
         )
+    if value <= 1:
+        return {"target_update_interval": 1, "target_update_unit": "updates", "target_update_tau": float(value)}
     return {"target_update_interval": value}
 
 

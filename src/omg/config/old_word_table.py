@@ -159,7 +159,7 @@ _LINES: list[OldWord] = [
         "target_update_interval_or_tau",
         "EPyMARL",
         "Episodes between target copies, or share of a moving average",
-        "Copies only.",
+        "Keys of their own here.",
         rules.target_update,
     ),
     OldWord(

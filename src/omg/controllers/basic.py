@@ -217,6 +217,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         others_dim=steps_of_others(spec).dim if subgoals and config.subgoal_of == "others" else None,
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
+        normalise=config.am_normalise,
         partners=partners,
         own=config.own_sections(config.model_part),
     )

@@ -42,7 +42,7 @@ FEWEST_TESTS = 6
 _SMALL_RISE = 0.01
 """Rises below this share of ceiling minus floor do not matter."""
 ALL_POOLS = "all"
-_KNOWN = ("told_apart", "told_share", "exact")
+_KNOWN = ("told_apart", "told_share", "exact", "worth")
 """Columns of a room that do not come from the response matrix."""
 
 

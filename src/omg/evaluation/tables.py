@@ -188,8 +188,7 @@ class AnswerRow(TableRow):
 
     partner: Field[str] = text("partner", "member of the training set")
     answer: Field[str] = text("answer", "who does best with it: a response trained for it, a member or a script")
-    metric: Field[str] = text("metric", "what counts")
-    mean: Field[float] = real("{metric}", "of the answer with the partner, over the episodes", form="score")
+    mean: Field[float] = real("mean", "of what counts in a room, with the partner, over the episodes")
 
 
 class DuelRow(TableRow):
@@ -350,6 +349,7 @@ class RoomRow(TableRow):
     told_apart: Field[float] = real("told apart after", "steps until the true partner is 0.9 likely; nan: never")
     told_share: Field[float] = real("told apart", "share of the games in which it comes to that; nan: not known")
     exact: Field[float] = real("exact optimum", "return of the best answer to an unknown partner; nan: not computed")
+    worth: Field[float] = real("worth of knowing", "exact: told who it is minus memoryless; nan: not computed")
 
 
 class ClosedRow(TableRow):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import numpy as np
 
 from omg.components.files import name_leaves
@@ -17,6 +18,7 @@ from omg.exchange.layers import Link, linear, recurrent, to_theirs
 from omg.modules.opponent_models.base import OpponentModel
 from omg.modules.opponent_models.liam import LIAMModel
 from omg.modules.opponent_models.naive import NaiveModel
+from omg.modules.opponent_models.normalising import absorbed
 from omg.modules.opponent_models.subgoal import SubgoalModel
 from omg.pools import Agent
 
@@ -94,9 +96,23 @@ def model_links(face: ModelFace) -> list[Link]:
     return [*_LINKS[face.kind], *(_PRIOR_LINKS if face.residual else [])]
 
 
+def reading_plainly(model: OpponentModel | None) -> OpponentModel | None:
+    """The same model where its first layer reads views as they are; with `am_normalise` it read normalised ones."""
+    if isinstance(model, NaiveModel):
+        layer, statistics = model.fc1, model.seen_statistics
+    elif isinstance(model, LIAMModel):
+        layer, statistics = model.embed, model.seen_statistics
+    else:
+        return model
+    name = "fc1" if isinstance(model, NaiveModel) else "embed"
+    plain = eqx.tree_at(lambda layer: (layer.weight, layer.bias), layer, absorbed(layer, statistics))
+    changed: OpponentModel = eqx.tree_at(lambda model: getattr(model, name), model, plain)
+    return changed
+
+
 def model_state(face: ModelFace, model: OpponentModel | None) -> dict[str, np.ndarray]:
     """The weights of the exported model by name, [out, in]; for omg also the scale of views."""
-    found = to_theirs(model_links(face), name_leaves(model))
+    found = to_theirs(model_links(face), name_leaves(reading_plainly(model)))
     if isinstance(model, SubgoalModel):
         centre, spread = model.seen_statistics.scale()
         found |= {"centre": np.asarray(centre), "spread": np.asarray(spread)}

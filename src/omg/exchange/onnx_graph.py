@@ -11,7 +11,7 @@ from omg.components.files import name_leaves
 from omg.controllers.basic import BasicMAC
 from omg.errors import UserError
 from omg.exchange.inputs import ILLEGAL, Interface
-from omg.exchange.models import ModelFace
+from omg.exchange.models import ModelFace, reading_plainly
 from omg.modules.opponent_models.subgoal import SubgoalModel
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def onnx_bytes(face: Interface, policy: BasicMAC) -> bytes:
         raise UserError("--to onnx: needs the package onnx. Install it with: pip install 'omg-marl[onnx]'.") from None
     weights = {name: np.asarray(leaf, np.float32) for name, leaf in name_leaves(policy.agent).items()}
     if face.model is not None:
-        of_model = name_leaves(policy.opponent_model)
+        of_model = name_leaves(reading_plainly(policy.opponent_model))
         weights |= {f"model.{name}": np.asarray(leaf, np.float32) for name, leaf in of_model.items()}
         if isinstance(policy.opponent_model, SubgoalModel):
             scale = policy.opponent_model.seen_statistics.scale()

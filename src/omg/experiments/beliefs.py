@@ -39,14 +39,13 @@ class Answers:
     partners: tuple[Player, ...]
     responders: tuple[Responder, ...]
     """The answers, one for each partner; the same one may answer several."""
-    metric: str
     means: tuple[float, ...]
     """What each answer scores with its partner."""
 
     def rows(self) -> list[AnswerRow]:
         """A row for each partner."""
         found = zip(self.names, self.responders, self.means, strict=True)
-        return [AnswerRow(partner=name, answer=one.name, metric=self.metric, mean=mean) for name, one, mean in found]
+        return [AnswerRow(partner=name, answer=one.name, mean=mean) for name, one, mean in found]
 
     def player(self, name: str) -> Player:
         """The player of a method of `BELIEFS`.
@@ -102,7 +101,6 @@ def find_answers(pool: Pool, env: Env, config: Config, say: Say = lambda message
         names=tuple(member.name for member in members),
         partners=tuple(load_player(pool, member, config, env) for member in members),
         responders=tuple(best),
-        metric=games.metric,
         means=tuple(scores[team][one.name] for team, one in zip(group.teams, best, strict=True)),
     )
 

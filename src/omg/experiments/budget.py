@@ -10,7 +10,7 @@ from omg.evaluation.budget import Marks, budget_rows
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import BudgetRow, BudgetScoreRow
 from omg.experiments.room.reading import room_rows
-from omg.report.budget import budget_chapter
+from omg.report.budget import budget_chapter, room_answer
 from omg.report.chapters import Chapter
 
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ def budget_chapters(checked: CheckedPlan) -> list[Chapter]:
     """What the report says about that."""
     rows, marks = budget_summary(checked), marks_of(checked)
     return [budget_chapter(rows, marks, checked.plan.report.names)] if rows else []
+
+
+def planned_answer(checked: CheckedPlan) -> str:
+    """How much of the room every agent closes, in one sentence; nothing where that is not known."""
+    return room_answer(budget_summary(checked), marks_of(checked), checked.plan.report.names)
 
 
 def marks_of(checked: CheckedPlan) -> Mapping[str, Marks]:

@@ -19,6 +19,7 @@ from omg.evaluation.rows import write_rows
 from omg.evaluation.tables import AdaptationRow, ComparisonRow, SelfPlayRow, SetSummaryRow, StageTimeRow
 from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
+from omg.experiments.budget import planned_answer
 from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Task
 from omg.experiments.plan import STAGES, Plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
@@ -53,8 +54,9 @@ class PipelineResult:
 
     @property
     def shown(self) -> Screen:
-        """What the stages have to show on a screen, in their order."""
-        return [item for stage in STAGES.values() for item in stage.shows(self.checked)]
+        """The answer in a line, where there is one, and what the stages have to show on a screen, in their order."""
+        first = planned_answer(self.checked)
+        return [*([first] if first else []), *(item for stage in STAGES.values() for item in stage.shows(self.checked))]
 
     @property
     def summary(self) -> list[SetSummaryRow]:

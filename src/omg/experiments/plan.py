@@ -33,6 +33,7 @@ from omg.experiments.stages.prior import PriorSection, PriorStage
 from omg.experiments.stages.report import ReportSection, ReportStage
 from omg.experiments.stages.room import RoomSection, RoomStage
 from omg.experiments.stages.train import AgentSection, TrainSection, TrainStage
+from omg.experiments.stages.tune import TuneSection, TuneStage
 from omg.names import file_name, inside
 
 _OWNED = {
@@ -72,6 +73,7 @@ class Plan(Section):
     pool: Annotated[PoolSection, PoolStage]
     room: Annotated[RoomSection | None, RoomStage] = None
     prior: Annotated[PriorSection | None, PriorStage] = None
+    tune: Annotated[TuneSection | None, TuneStage] = None
     train: Annotated[TrainSection, TrainStage] = TrainSection()
     agents: dict[str, AgentSection] = Field(min_length=1, description="Label -> agent")
     evaluation: Annotated[EvaluationSection, EvaluateStage] = EvaluationSection()

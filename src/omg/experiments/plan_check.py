@@ -12,7 +12,8 @@ from omg.experiments.plan import STAGES, Plan
 from omg.experiments.stages.base import refused_in
 from omg.experiments.stages.pool import POOL_FOLDER, given_or_copied
 from omg.experiments.stages.report import question_of
-from omg.experiments.stages.train import RUNS_FOLDER, agent_configs
+from omg.experiments.stages.train import RUNS_FOLDER, agent_config, agent_configs
+from omg.experiments.trials import chosen_trial, trial_run, trial_settings
 from omg.modules.agents import AGENTS
 from omg.names import file_name
 
@@ -47,6 +48,30 @@ class CheckedPlan:
     def runs(self, label: str) -> Path:
         """The folder that an agent's run is made in."""
         return self.folder / RUNS_FOLDER / file_name("label", label)
+
+    def trial(self, label: str, number: int) -> Config:
+        """The configuration of one trial of an agent.
+
+        Raises:
+            UserError: its settings cannot be used.
+        """
+        section = self.plan.tune
+        assert section is not None
+        drawn = trial_settings(self.plan, label, self.agents[label])[number]
+        steps = {} if section.t_max is None else {"t_max": section.t_max}
+        place = {"local_results_path": str(trial_run(self.folder, label, number))}
+        more = {**section.settings, "seeds": section.seeds, **steps, **drawn, **place}
+        where = f"tune, trial {number}"
+        return refused_in(where, lambda: agent_config(self.plan, label, self.env, self.folder, more)).config
+
+    def trained_with(self, label: str) -> Config:
+        """The configuration of an agent's run: that of the plan, with the settings of its best trial."""
+        config = self.agents[label]
+        if self.plan.tune is None:
+            return config
+        drawn = trial_settings(self.plan, label, config)[chosen_trial(self, label)]
+        more = {"save_agents_at": config.save_agents_at, **drawn}
+        return agent_config(self.plan, label, self.env, self.folder, more).config
 
     def uses_prior(self, label: str) -> bool:
         """Whether an agent's training depends on the prior of the pool."""

@@ -28,12 +28,13 @@ from omg.evaluation.tables import (
 )
 from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
-from omg.experiments.budget import budget_chapters, budget_files, write_budget_tables
+from omg.experiments.budget import budget_chapters, budget_files, planned_answer, write_budget_tables
 from omg.experiments.inference import offset_rows
 from omg.experiments.room.planned import CLOSED_FILE, below_best_fixed, is_measured, planned_closed, room_chapters
 from omg.experiments.room.reading import unmeasured
 from omg.experiments.runs import known_runs
 from omg.experiments.stages.pool import dealt_words
+from omg.experiments.trials import trials_chapters
 from omg.names import file_name
 from omg.report.curves import plot_curves
 from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
@@ -148,6 +149,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         checked.agent,
         checked.baselines,
         lower_is_better=_lower(checked),
+        lead=planned_answer(checked),
         question=checked.plan.report.question,
         names=checked.plan.report.names,
         curves=metrics,
@@ -157,7 +159,7 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
         diagnostics=tables.get("diagnostics", ()),
         warnings=below_best_fixed(checked),
-        chapters=(*room_chapters(checked), *budget_chapters(checked)),
+        chapters=(*room_chapters(checked), *budget_chapters(checked), *trials_chapters(checked)),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
         commands=(command,),
         versions=versions()["packages"],

@@ -6,7 +6,7 @@ done at once and what is done is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ class Suite(Section):
     plans: list[str] = Field(min_length=1, description="Presets or files, one for each game")
     draws: list[int] = Field([1, 2, 3], min_length=1, description="Draws of partners of every plan")
     common: dict[str, object] = Field({}, description="Sections of a plan that all of them share")
+    methods: list[str] | None = Field(None, description="Labels of the agents that are trained; all unless given")
     title: str = Field("Does it pay to know the others?", description="Heading")
     verdict: SuiteVerdictSection = SuiteVerdictSection()
 
@@ -214,7 +215,7 @@ def _parts(file: PlanFile, suite: Suite, typed: Mapping[str, object]) -> Iterato
             raise UserError(f"plans: got '{source}', which lists plans itself.")
         one = one if file.path is None or one.path is not None else one._replace(where=file.where, path=file.path)
         for draw in suite.draws:
-            values = merge(one.values, suite.common)
+            values = _chosen(merge(one.values, suite.common), suite.methods)
             try:
                 plan = plan_of(one, values, merge(typed, {"pool": {"draw": draw}}), None)
             except UserError as error:
@@ -225,6 +226,28 @@ def _parts(file: PlanFile, suite: Suite, typed: Mapping[str, object]) -> Iterato
         if plan.name in names:
             raise UserError(f"plans: two of them are called '{plan.name}'.")
         names.add(plan.name)
+
+
+def _chosen(values: dict[str, object], methods: Sequence[str] | None) -> dict[str, object]:
+    """The sections of a plan with some of its agents, of whom alone its report speaks."""
+    agents, report = values.get("agents"), values.get("report")
+    if methods is None or not isinstance(agents, Mapping):
+        return values
+    for label in methods:
+        if label not in agents:
+            raise unknown_name("agent (methods)", label, [str(agent) for agent in agents])
+    left = {label for label in agents if label not in methods}
+    values = {**values, "agents": {label: own for label, own in agents.items() if label not in left}}
+    if isinstance(report, Mapping):
+        values["report"] = {key: _without(own, left) for key, own in report.items()}
+    return values
+
+
+def _without(value: object, labels: Collection[str]) -> object:
+    """A list or a mapping without some labels; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {label: own for label, own in value.items() if label not in labels}
+    return [label for label in value if label not in labels] if isinstance(value, list) else value
 
 
 def _entries(read: ReadSuite) -> tuple[str, ...]:

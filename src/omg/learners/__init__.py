@@ -23,6 +23,7 @@ from omg.learners.keys import (
     PPOKeys,
     PR2Keys,
     QKeys,
+    QReturnKeys,
     QTRANKeys,
     RMSPropKeys,
     SubgoalKeys,
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     Build = Callable[..., Learner]
     BuildOptimiser = Callable[[Config, float], optax.GradientTransformation]
 
-_Q = (PlayerKeys, TargetKeys, LimitKeys, QKeys)
+_QTRAN = (PlayerKeys, TargetKeys, LimitKeys, QKeys)
+_Q = (*_QTRAN, QReturnKeys)
 _PPO = (PlayerKeys, CriticKeys, LimitKeys, PPOKeys)
 
 LEARNERS: Registry[Build, LearnerTraits] = Registry(
@@ -64,7 +66,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         ),
         "qtran_learner": Entry(
             "omg.learners.qtran:QTranLearner",
-            LearnerTraits(sections=(*_Q, QTRANKeys, MixingKeys), one_team_value=True),
+            LearnerTraits(sections=(*_QTRAN, QTRANKeys, MixingKeys), one_team_value=True),
             "QTRAN: a joint value of any shape that the seats' values agree with",
         ),
         "coma_learner": Entry(

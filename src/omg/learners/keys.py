@@ -41,7 +41,9 @@ class RMSPropKeys(Keys):
 class TargetKeys(Keys):
     """Target networks."""
 
-    target_update_interval: Steps = Field(200, ge=1, description="Episodes between copies to the target network")
+    target_update_interval: Steps = Field(
+        200, ge=1, description="Episodes (or what target_update_unit says) between target copies"
+    )
 
 
 class LimitKeys(Keys):
@@ -57,6 +59,20 @@ class QKeys(Keys):
     """Q-learning."""
 
     double_q: bool = Field(True, description="The online network chooses the target's action (double Q-learning)")
+    target_update_unit: Annotated[str, Words("episodes", "updates")] = Field(
+        "episodes", description="What target_update_interval counts: episodes played, or updates"
+    )
+    target_update_tau: Real = Field(
+        1.0, gt=0, le=1, description="Share of the online network in a new target network; 1: a plain copy"
+    )
+
+
+class QReturnKeys(Keys):
+    """How far the targets of Q-learning look ahead."""
+
+    q_lambda: Real = Field(
+        0.0, ge=0, le=1, description="Lambda of the targets: 0 one step, 1 whole returns, between a mean of all lengths"
+    )
 
 
 class QTRANKeys(Keys):
@@ -229,6 +245,7 @@ class LearnerSections(
     COMAKeys,
     CriticKeys,
     QTRANKeys,
+    QReturnKeys,
     QKeys,
     LimitKeys,
     TargetKeys,

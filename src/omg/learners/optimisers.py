@@ -49,6 +49,13 @@ def clip_by_norm(gradients: Tree, max_norm: float) -> tuple[Tree, Array]:
     return jax.tree.map(lambda gradient: gradient * scale, gradients), norm
 
 
+def moved_towards(target: Tree, online: Tree, share: float, due: Array) -> Tree:
+    """The target network where a copy is due, with `share` of the online one in it; a share of 1 is a plain copy."""
+    if share < 1.0:
+        online = jax.tree.map(lambda new, old: share * new + (1.0 - share) * old, online, target)
+    return jax.tree.map(lambda new, old: jnp.where(due, new, old), online, target)
+
+
 def target_is_due(episode: Array | int, last: Array, interval: int) -> Array:
     """Whether a multiple of `interval` episodes lies behind `last`, the episode of the last copy, and `episode`.
 

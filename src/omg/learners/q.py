@@ -1,13 +1,17 @@
 """`q_learner`: deep Q-learning on whole episodes, alone (IQL, D3QN) or with a mixer (VDN, QMIX), in all seats or some.
 
-One-step targets, with the target network's parameters written Q' and mixing written M (no mixer: each seat by itself):
+Targets, with the target network's parameters written Q' and mixing written M (no mixer: each seat by itself):
 
-    y_t = r_t + gamma * (1 - terminated_t) * M'(Q'(s_{t+1}, a*)),      a* = argmax over legal a of Q(s_{t+1}, a)
+    V_t = M'(Q'(s_t, a*)),      a* = argmax over legal a of Q(s_t, a)
+    y_t = r_t + gamma * (1 - terminated_t) * ((1 - lambda) V_{t+1} + lambda y_{t+1})
 
-a* comes from the online network (`double_q`) or from the target network. The time limit does not terminate: such an
-episode bootstraps from its last slot. The loss is the mean of (M(Q(s_t, a_t)) - y_t)^2 over the steps that were
+with y_{t+1} = V_{t+1} behind the last step. By default lambda (`q_lambda`) is 0: one-step targets. With more it is
+Peng's Q(lambda): rewards travel back faster, but what exploration cost later in an episode is charged to every step
+before. a* comes from the online network (`double_q`) or from the target network. The time limit does not terminate:
+such an episode bootstraps from its last slot. The loss is the mean of (M(Q(s_t, a_t)) - y_t)^2 over the steps that were
 played, counted once per seat when there is no mixer. Gradients are clipped by their norm and applied by RMSProp or
-Adam; the target network is a copy of the online one made every `target_update_interval` episodes.
+Adam; the target network is a copy of the online one made every `target_update_interval` episodes, or updates
+(`target_update_unit`), or moves towards it then by a share (`target_update_tau`).
 
 An opponent model (`q_learner_4am` is the same learner under the name used with one) learns by a loss and an optimiser
 of its own; its features enter Q detached, so the loss above never trains it.
@@ -29,7 +33,8 @@ from omg.components import EpisodeBatch, Number, masked_mean
 from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
-from omg.learners.optimisers import build_optimiser, clip_by_norm, target_is_due
+from omg.learners.advantages import lambda_targets
+from omg.learners.optimisers import build_optimiser, clip_by_norm, moved_towards, target_is_due
 from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
 from omg.modules.agents.base import AgentNetwork
@@ -110,7 +115,8 @@ class QLearner(SeatLearner[QState]):
             state: From `init` or the update before.
             batch: Sampled episodes, in one or in portions.
             episode: Scalar integer, episodes collected so far. The target is copied by the first update at which this
-                number has reached another multiple of `target_update_interval`.
+                number has reached another multiple of `target_update_interval`; counted in updates, by every update
+                whose number is a multiple of it.
             t_env: Scalar count, environment steps so far.
             key: Randomness of opponent models that need any.
 
@@ -141,9 +147,8 @@ class QLearner(SeatLearner[QState]):
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
         learned = optax.apply_updates(learned, steps)
 
-        interval = self.config.target_update_interval
-        due = target_is_due(episode, state.last_target_episode, interval)
-        frozen = jax.tree.map(lambda new, old: jnp.where(due, new, old), learned, frozen)
+        due = self._target_is_due(state, episode)
+        frozen = moved_towards(frozen, learned, self.config.target_update_tau, due)
         new_state = QState(
             mac=dataclasses.replace(state.mac, agent=learned[0], opponent_model=changed.model),
             target_mac=dataclasses.replace(state.target_mac, agent=frozen[0]),
@@ -155,6 +160,12 @@ class QLearner(SeatLearner[QState]):
             updates=state.updates + 1,
         )
         return new_state, metrics | changed.metrics | {"grad_norm": grad_norm}
+
+    def _target_is_due(self, state: QState, episode: Array | int) -> Array:
+        interval = self.config.target_update_interval
+        if self.config.target_update_unit == "updates":
+            return target_is_due(state.updates + 1, state.updates, interval)
+        return target_is_due(episode, state.last_target_episode, interval)
 
     def _loss(
         self,
@@ -179,13 +190,10 @@ class QLearner(SeatLearner[QState]):
             ahead = Choices(greedy, best_values(target_next, avail[:, 1:]))
             following = target_mixer(following, batch.state[:, 1:], ahead)
 
-        goes_on = 1.0 - batch.terminated[:, :-1].astype(jnp.float32)
-        if following.ndim > goes_on.ndim:
-            goes_on = goes_on[..., None]
         reward = self._seat_reward(batch, views)
         if mixer is not None:
             reward = reward.sum(axis=-1)
-        targets = lax.stop_gradient(reward + self.config.gamma * goes_on * following)
+        targets = lax.stop_gradient(self._targets(reward, following, batch.terminated[:, :-1], mask))
 
         td_error = taken - targets
         loss = masked_mean(td_error**2, mask)
@@ -196,6 +204,26 @@ class QLearner(SeatLearner[QState]):
             "target_mean": masked_mean(targets, mask) / self.seats,
         }
         return loss, metrics
+
+    def _targets(self, reward: Array, following: Array, terminated: Array, mask: Array) -> Array:
+        """What each step is taken to be worth.
+
+        Args:
+            reward: [B, T], or [B, T, m or 1] when seats are valued by themselves.
+            following: [B, T] or [B, T, m], values of the slots behind the steps.
+            terminated: [B, T] bool.
+            mask: [B, T].
+        """
+        gamma, q_lambda = self.config.gamma, self.config.q_lambda
+        seats = following.ndim > terminated.ndim
+        if q_lambda > 0:
+            # Its values begin with the slot of the first step, whose own value no target asks for.
+            values = jnp.concatenate([jnp.zeros_like(following[:, :1]), following], axis=1)
+            if seats:
+                return lambda_targets(reward, values, terminated, mask, gamma, q_lambda)
+            return lambda_targets(reward[..., None], values[..., None], terminated, mask, gamma, q_lambda)[..., 0]
+        goes_on = 1.0 - terminated.astype(jnp.float32)
+        return reward + gamma * (goes_on[..., None] if seats else goes_on) * following
 
     def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """What the training of the opponent model has to say about test episodes."""

@@ -3,7 +3,8 @@
     loss of the model = model.loss(what it infers, what was really played), a mean over played steps
 
 with an optimiser of its own (`am_lr`). The features that the agent learns with are those of the model before the
-update, detached. What of the played episodes its loss is given, a model declares itself (`SupervisedModel.targets`).
+update, detached; only what it counts rather than learns is up to date. What of the played episodes its loss is given, a
+model declares itself (`SupervisedModel.targets`).
 
 Letters in shapes: B episodes, T steps, m seats that learn, F features.
 """
@@ -56,18 +57,22 @@ class SupervisedTraining:
         assert key is not None
         feature_key, loss_key = jax.random.split(key)
         loss_keys = jax.random.split(loss_key, len(shares))
+        inputs = [share.views.model_inputs() for share in shares]
+        targets = [targets_of(model, share.batch, each) for share, each in zip(shares, inputs, strict=True)]
+        for share, read, played in zip(shares, inputs, targets, strict=True):
+            model = model.counting(read, played, share.viewed, share.mask)
 
         def of_share(
-            model: SupervisedModel, share: Share, loss_key: Array
+            model: SupervisedModel, share: Share, inputs: ModelInputs, targets: PyTree, loss_key: Array
         ) -> tuple[tuple[Array, dict[str, Array]], Array]:
-            inputs = share.views.model_inputs()
             inference = model.unroll(inputs)
             played = jax.tree.map(lambda values: values[:, :-1], inference)
-            means = model.loss(played, targets_of(model, share.batch, inputs), share.mask, loss_key)
+            means = model.loss(played, targets, share.mask, loss_key)
             return means, model.features(inference, feature_key if self.sampling else None)
 
         def loss(model: SupervisedModel) -> tuple[Array, tuple[tuple[Array, ...], dict[str, Array]]]:
-            found = [of_share(model, *each) for each in zip(shares, loss_keys, strict=True)]
+            given = zip(shares, inputs, targets, loss_keys, strict=True)
+            found = [of_share(model, *each) for each in given]
             value, metrics = weigh([means for means, _ in found], shares)
             return value, (tuple(features for _, features in found), metrics)
 

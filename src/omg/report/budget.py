@@ -53,6 +53,36 @@ def budget_chapter(
     )
 
 
+def room_answer(rows: Sequence[BudgetRow], marks: Mapping[str, Marks], names: Mapping[str, str] | None = None) -> str:
+    """How much of the room every agent closes in the end, in one sentence; nothing where no room was measured.
+
+    Args:
+        rows: of one set and one metric; those of the first group that has marks are told.
+        marks: group -> what the game allows.
+        names: label -> name of agents.
+    """
+    last = [row for row in rows if row.share == 1.0 and row.group in marks and not math.isnan(row.closed)]
+    own = [row for row in last if row.group == last[0].group]
+    if not own:
+        return ""
+    allowed, value = marks[own[0].group], metric_words(own[0].metric).value
+    agents = [f"{agent_name(row.agent, names)} closes {_percent(row)}" for row in own]
+    best = ""
+    if not math.isnan(allowed.optimum):
+        share = allowed.closed(allowed.optimum)
+        best = f"; with a partner who is not known, {share:.0%} ({value(allowed.optimum)}) is the exact optimum"
+    return (
+        f"Of the room between the best fixed strategy ({value(allowed.best_fixed)}) and a known partner "
+        f"({value(allowed.ceiling)}), {', '.join(agents)}{best}."
+    )
+
+
+def _percent(row: BudgetRow) -> str:
+    """The share that an agent closes, with its interval over seeds where there is one."""
+    ends = "" if math.isnan(row.closed_low) else f" [{100 * row.closed_low:.0f}, {100 * row.closed_high:.0f}]"
+    return f"{row.closed:.0%}{ends}".replace("-", "\N{MINUS SIGN}")
+
+
 def marks_words(marks: Marks, metric: str, group: str) -> str:
     """Floor, best fixed strategy, optimum and ceiling in a sentence."""
     value = metric_words(metric).value

@@ -63,6 +63,8 @@ class ReportInput:
 
     The first pair of agent and baseline is the one in the headline.
     """
+    lead: str = ""
+    """A sentence that stands before everything else, also before the title."""
     question: str = "Does modelling the others help here?"
     names: Mapping[str, str] = field(default_factory=dict)
     """Label -> name of agents."""
@@ -138,7 +140,8 @@ def write_page(path: str | Path, report: ReportInput) -> Path:
 def write_markdown(path: str | Path, report: ReportInput) -> Path:
     """Writes the sentences and tables of the report, without its figures, as Markdown."""
     _require(report)
-    parts = [f"# {markdown_text(report.title)}", f"## {markdown_text(report.question)}"]
+    parts = [f"**{markdown_text(report.lead)}**"] if report.lead else []
+    parts += [f"# {markdown_text(report.title)}", f"## {markdown_text(report.question)}"]
     parts += [f"**{markdown_text(line)}**" for line in report.warnings]
     for answer in answers(report.comparison, report.names):
         parts.append(f"**{answer.word}.** {markdown_text(answer.headline)}")
@@ -178,6 +181,7 @@ def _body(report: ReportInput) -> str:
 def _verdict_section(report: ReportInput) -> str:
     first, *others = answers(report.comparison, report.names)
     parts = [
+        *([f'<p class="answer">{html_text(report.lead)}</p>'] if report.lead else []),
         f"<h1>{html_text(report.title)}</h1>",
         f'<p class="question">{html_text(report.question)}</p>',
         *(f"<p><strong>{html_text(line)}</strong></p>" for line in report.warnings),

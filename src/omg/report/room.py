@@ -77,6 +77,9 @@ def room_lines(row: RoomRow) -> list[tuple[str, str, str]]:
         lines.append(("mixture", metric_words(row.metric).value(own), f"trained on the training partners{share}"))
     if not math.isnan(row.exact):
         lines.append(("exact optimum", f"{row.exact:.3f}", "return of the best answer to a partner who is not known"))
+        lines.append(
+            ("worth of knowing", f"{row.worth:.3f}", "exact: told the partner minus going by the position alone")
+        )
     if not math.isnan(row.told_share):
         after = "never" if math.isnan(row.told_apart) else f"{row.told_apart:.1f} steps"
         whose = f"until the true partner has a posterior of 0.9, in {100 * row.told_share:.0f} % of the games"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from omg.envs.base import EnvTraits
-from omg.modules.opponent_models.keys import FeatureKeys, ModelRateKeys, ModelWidthKeys
+from omg.modules.opponent_models.keys import FeatureKeys, ModelRateKeys
 from omg.registry import Entry, MixerTraits, ModelTraits, ScriptTraits, TrackerTraits, Traits
-from omg_plugin_example.keys import MelibaKeys
+from omg_plugin_example.keys import CountsKeys
 
-MELIBA = Entry(
-    "omg_plugin_example.meliba:MeLIBA",
-    ModelTraits(sections=(ModelRateKeys, ModelWidthKeys, FeatureKeys, MelibaKeys)),
-    "MeLIBA: a belief about what the others are and have in mind",
+COUNTS = Entry(
+    "omg_plugin_example.counting:CountingModel",
+    ModelTraits(sections=(ModelRateKeys, FeatureKeys, CountsKeys)),
+    "counts of what each co-player has done so far",
 )
 WEIGHTED_SUM = Entry("omg_plugin_example.mixer:WeightedSum", MixerTraits(), "a sum with learned weights")
 MEETING = Entry(

@@ -52,9 +52,10 @@ class ResponseNote:
     error: _Finite
     flat: bool
 
-    def suffices(self, fingerprint: str, budget: int) -> bool:
-        """Whether nothing would be gained by training again with that budget."""
-        return self.fingerprint == fingerprint and (self.flat or self.budget >= budget)
+    def suffices(self, fingerprint: str, budget: int, restarts: int) -> bool:
+        """Whether nothing would be gained by training again with that budget; without one, what fits is used."""
+        enough = self.restarts >= restarts and (self.flat or self.budget >= budget)
+        return self.fingerprint == fingerprint and (enough or not budget)
 
 
 _NOTE = TypeAdapter(ResponseNote)
@@ -156,16 +157,14 @@ def member_identity(pool: Pool, name: str) -> str:
     return f"script:{member.algorithm}" if member.kind == "scripted" else f"{member.sha256}"
 
 
-def response_fingerprint(pool: Pool, mates: Sequence[str], config: Config, restarts: int, seed: int) -> str:
-    """Changes whenever a response to these team-mates would be another one; the budget is not in it."""
+def response_fingerprint(pool: Pool, mates: Sequence[str], config: Config) -> str:
+    """Changes with the team-mates, the game and the settings; how long and how often was trained is not in it."""
     settings: Mapping[str, Json] = change_config(config, init_param_path=None).model_dump(mode="json")
     return digest_of(
         {
             "mates": [member_identity(pool, name) for name in mates],
             "game": [pool.env, pool.env_args],
             "settings": {key: value for key, value in settings.items() if key not in _NO_MATTER},
-            "restarts": restarts,
-            "seed": seed,
         }
     )[:24]
 

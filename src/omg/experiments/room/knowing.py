@@ -23,9 +23,21 @@ from omg.experiments.room.matrix import ResponseMatrix
 _EPISODES, _FEW_EPISODES = 64, 16
 """Games with each of a few and each of many partners."""
 _FEW = 12
-_POSITIONS = 60_000
+_POSITIONS = 200_000
 """Most positions, and positions with a belief, of a game that is solved."""
-_STARTS = 8
+_STARTS = 4
+
+
+class Exact(NamedTuple):
+    """What is known of a game that could be solved; NaN where it could not."""
+
+    optimum: float
+    """Return of the best answer to a partner who is not known."""
+    worth: float
+    """What being told the partner adds to the best answer found that goes by the position alone."""
+
+
+_UNSOLVED = Exact(math.nan, math.nan)
 
 
 class Knowledge(NamedTuple):
@@ -33,8 +45,7 @@ class Knowledge(NamedTuple):
 
     rows: list[ToldApartRow]
     """None where the chances of somebody's actions are not known."""
-    exact: float
-    """Return of the best answer to a partner who is not known; NaN where the game cannot be solved."""
+    exact: Exact
 
     @property
     def steps(self) -> float:
@@ -68,18 +79,19 @@ def knowledge(matrix: ResponseMatrix, which: str, group: Group, fixed: str, play
     exact = _kept_value(exact_file)
     if exact is None:
         exact = _exact(matrix, which, group)
-        write_json(exact_file, {"solved": not math.isnan(exact), "optimum": None if math.isnan(exact) else exact})
+        solved = not math.isnan(exact.optimum)
+        write_json(exact_file, {"solved": solved, **(exact._asdict() if solved else {})})
     return Knowledge(read_rows(rows_file, ToldApartRow), exact)
 
 
-def _kept_value(file: Path) -> float | None:
-    """The exact value that was computed before, NaN where it cannot be; None where the file does not say."""
+def _kept_value(file: Path) -> Exact | None:
+    """The exact values that were computed before, NaN where they cannot be; None where the file does not say."""
     try:
         match read_json(file):
-            case {"solved": True, "optimum": float(optimum)}:
-                return optimum
+            case {"solved": True, "optimum": float(optimum), "worth": float(worth)}:
+                return Exact(optimum, worth)
             case {"solved": False}:
-                return math.nan
+                return _UNSOLVED
     except (OSError, DamagedFileError):
         pass
     return None
@@ -93,17 +105,18 @@ def _told(matrix: ResponseMatrix, which: str, group: Group, player: Player) -> S
         return []
 
 
-def _exact(matrix: ResponseMatrix, which: str, group: Group) -> float:
-    """The optimum with scripts, each in all other seats; NaN for other partners and games that are too large."""
+def _exact(matrix: ResponseMatrix, which: str, group: Group) -> Exact:
+    """Solves the game with scripts, each in all other seats; NaN for other partners and games that are too large."""
     if any(len(set(row)) > 1 for row in group.members.tolist()):
-        return math.nan
+        return _UNSOLVED
     names = [matrix.mates(which).members[row[0]].name for row in group.members.tolist()]
     known = {one.name: one for one in matrix.frozen if one.kind in (SCRIPT, MEMBER)}
     if any(known[name].kind != SCRIPT for name in names):
-        return math.nan
+        return _UNSOLVED
     seat = (matrix.env.spec.learner_seats or (0,))[0]
     players = [known[name].player for name in names]
     try:
-        return exact_values(matrix.env, players, seat, _STARTS, matrix.games.seed, limit=_POSITIONS).optimum
+        found = exact_values(matrix.env, players, seat, _STARTS, matrix.games.seed, limit=_POSITIONS)
     except UserError:
-        return math.nan
+        return _UNSOLVED
+    return Exact(found.optimum, found.told - found.memoryless)

@@ -146,7 +146,7 @@ class _Measurement:
             players = {one.name: one.player for one in (*self.matrix.frozen, *responders)}
             self.say("how soon partners can be told apart")
             known = knowledge(self.matrix, self.rules.set, group, row.best_fixed_is, players[row.best_fixed_is])
-            row.told_apart, row.told_share, row.exact = known.steps, known.reached, known.exact
+            row.told_apart, row.told_share, row.exact, row.worth = known.steps, known.reached, *known.exact
             found.append(row)
             told += known.rows
         return MeasuredRoom(found, rows, [self._trained_row(one, rows) for one in kept], told)
@@ -168,7 +168,9 @@ class _Measurement:
         missing: list[tuple[Group, int]] = []
         for group, index in wanted:
             kept = find_response(self.pool, group.teams[index])
-            if kept is not None and kept.note.suffices(self._fingerprint(group, index), self.rules.steps):
+            if kept is not None and kept.note.suffices(
+                self._fingerprint(group, index), self.rules.steps, self.rules.seeds
+            ):
                 found[group.teams[index]] = kept
             else:
                 missing.append((group, index))
@@ -185,7 +187,7 @@ class _Measurement:
 
     def _fingerprint(self, group: Group, index: int) -> str:
         names = [self.matrix.mates(self.rules.set).members[number].name for number in group.members[index]]
-        return response_fingerprint(self.pool, names, self.config, self.rules.seeds, self.rules.seed)
+        return response_fingerprint(self.pool, names, self.config)
 
     def _train_missing(
         self, missing: Sequence[tuple[Group, int]], rows: Sequence[ResponseRow]
@@ -239,9 +241,9 @@ class _Measurement:
             is_agent_shift=True,
             team_draw=manner,
         )
-        fingerprint = response_fingerprint(self.pool, names, config, self.rules.seeds, self.rules.seed)
+        fingerprint = response_fingerprint(self.pool, names, config)
         kept = find_response(self.pool, MIXTURE)
-        if kept is not None and kept.note.suffices(fingerprint, self.rules.steps):
+        if kept is not None and kept.note.suffices(fingerprint, self.rules.steps, self.rules.seeds):
             return kept
         return self._train_mixture(config, fingerprint) if self.rules.steps else None
 

@@ -20,6 +20,7 @@ from omg.experiments.ledger import Task
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.experiments.stages.prior import PRIOR_LABEL, PriorStage
+from omg.experiments.stages.tune import TuneStage
 from omg.pools import PRIOR_FOLDERS
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class TrainSection(SettingsSection):
 class AgentSection(SettingsSection):
     """One agent."""
 
+    space: dict[str, list[object]] = Field({}, description="Key -> values that only its own trials are drawn from")
     config: str | None = Field(None, description="Algorithm or team name; the agent's label unless given")
     self_play: bool | None = Field(
         None, description="Whether it learns in all seats; as the section train unless given"
@@ -63,8 +65,8 @@ class TrainStage(Stage):
         return [self._task(label, earlier) for label in self.checked.agents]
 
     def train(self, label: str) -> None:
-        """Brings an agent's run to its end."""
-        self.place.finish(self.checked.runs(label), lambda: self.checked.agents[label])
+        """Brings an agent's run to its end, with the settings of the plan or those that its trials chose."""
+        self.place.finish(self.checked.runs(label), lambda: self.checked.trained_with(label))
 
     def _task(self, label: str, earlier: Earlier) -> Task:
         settings: dict[str, object] = {
@@ -74,7 +76,8 @@ class TrainStage(Stage):
         if kept := [share for share in self.plan.evaluation.at if share < 1]:
             settings["kept"] = kept
         priors = earlier.of(PriorStage).values() if self.checked.uses_prior(label) else ()
-        needs = (earlier.of(PoolStage)[""], *priors)
+        trials = [task for name, task in earlier.of(TuneStage).items() if name.partition(" ")[0] == label]
+        needs = (earlier.of(PoolStage)[""], *priors, *trials)
         if label in self.checked.self_play:
             settings |= {"game": self.plan.game.fingerprinted(), "seats": "all"}
             needs = ()
@@ -108,30 +111,45 @@ def agent_configs(plan: Plan, env: Env, folder: Path) -> dict[str, Config]:
     taken |= dict.fromkeys(scripted_names(env.spec.name), "a scripted player")
     taken |= dict.fromkeys(BELIEFS, "a method that needs no training")
     found: dict[str, Resolved] = {}
-    for label, agent in plan.agents.items():
+    for label in plan.agents:
         if label in taken:
             raise UserError(f"agents.{label}: that is the name of {taken[label]}; choose another label.")
-        config = agent.config or label
-        if not looks_like_team(config):
-            hint = "" if agent.config else " (the label, as it has no config)"
-            config = known_algorithm(config, f"algorithm (agents.{label}.config){hint}")
-        if not plan.in_self_play(label):
-            config = team_name(config, env.spec.n_agents)
-        elif looks_like_team(config):
-            raise UserError(
-                f"agents.{label}.config: got the team '{config}', but with self_play one algorithm learns in all "
-                f"seats. Give an algorithm, or self_play: false."
-            )
-        settings = agent_settings(plan, label, agent, folder)
-        shared = settings.keys() - agent.settings.keys()
-        found[label] = resolved(f"agents.{label}", config, plan, settings, shared)
+        found[label] = agent_config(plan, label, env, folder)
         t_max = found[label].config.t_max
-        kept = [steps_at(share, t_max) for share in plan.evaluation.at if share < 1]
-        if kept:
-            settings["save_agents_at"] = kept
-            found[label] = resolved(f"agents.{label}", config, plan, settings, {*shared, "save_agents_at"})
+        if kept := [steps_at(share, t_max) for share in plan.evaluation.at if share < 1]:
+            found[label] = agent_config(plan, label, env, folder, {"save_agents_at": kept})
     refused_in("train", lambda: refuse_shared(plan.train.settings, list(found.values())))
     return {label: one.config for label, one in found.items()}
+
+
+def agent_config(plan: Plan, label: str, env: Env, folder: Path, more: Mapping[str, object] | None = None) -> Resolved:
+    """The complete configuration of one agent's run.
+
+    Args:
+        plan: the plan.
+        label: of the agent.
+        env: its game.
+        folder: of the pipeline, absolute.
+        more: further settings, which win over the plan's and need not be read by this agent.
+
+    Raises:
+        UserError: the agent's settings cannot be used.
+    """
+    agent = plan.agents[label]
+    config = agent.config or label
+    if not looks_like_team(config):
+        hint = "" if agent.config else " (the label, as it has no config)"
+        config = known_algorithm(config, f"algorithm (agents.{label}.config){hint}")
+    if not plan.in_self_play(label):
+        config = team_name(config, env.spec.n_agents)
+    elif looks_like_team(config):
+        raise UserError(
+            f"agents.{label}.config: got the team '{config}', but with self_play one algorithm learns in all "
+            f"seats. Give an algorithm, or self_play: false."
+        )
+    settings = {**agent_settings(plan, label, agent, folder), **(more or {})}
+    shared = {*(settings.keys() - agent.settings.keys()), *(more or {})}
+    return resolved(f"agents.{label}", config, plan, settings, shared)
 
 
 def steps_at(share: float, t_max: int) -> int:

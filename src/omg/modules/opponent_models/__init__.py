@@ -14,9 +14,11 @@ from omg.modules.opponent_models.keys import (
     EmbeddingKeys,
     FeatureKeys,
     InferenceKeys,
+    MeLIBAKeys,
     ModelRateKeys,
     ModelWidthKeys,
     NaiveKeys,
+    NormaliseKeys,
 )
 from omg.registry import Entry, ModelTraining, ModelTraits, Registry
 
@@ -28,7 +30,8 @@ def no_model(*_: object, **__: object) -> None:
     """What `none_am` builds."""
 
 
-_EMBEDDED = (ModelRateKeys, ModelWidthKeys, EmbeddingKeys, FeatureKeys)
+_READING = (ModelRateKeys, ModelWidthKeys, FeatureKeys, NormaliseKeys)
+_EMBEDDED = (*_READING, EmbeddingKeys)
 
 OPPONENT_MODELS: Registry[Callable[..., OpponentModel | None], ModelTraits] = Registry(
     "am_model",
@@ -43,6 +46,11 @@ OPPONENT_MODELS: Registry[Callable[..., OpponentModel | None], ModelTraits] = Re
             "omg.modules.opponent_models.liam:LIAMModel",
             ModelTraits(sections=_EMBEDDED, stores_others=True),
             "LIAM: what the others see and do, from the own history",
+        ),
+        "meliba_am": Entry(
+            "omg.modules.opponent_models.meliba:MeLIBAModel",
+            ModelTraits(sections=(*_READING, MeLIBAKeys)),
+            "MeLIBA: a belief about what the others are and have in mind",
         ),
         "omg_am": Entry(
             "omg.modules.opponent_models.subgoal:SubgoalModel",

@@ -9,7 +9,7 @@ recurrent state.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -52,6 +52,8 @@ class ModelSizes(NamedTuple):
     """`omg_am`: subgoals that are inferred side by side, each `feature_dim` wide."""
     naive_feature: str = "embedding"
     """`base_am`: whether its feature is the `embedding` or the `probabilities` of the others' actions."""
+    normalise: bool = False
+    """`base_am`, `liam_am`, `meliba_am`: whether views are brought to mean 0 and deviation 1."""
     partners: int = 0
     """`identity_am`: number of different pool members."""
     own: tuple[Keys, ...] = ()
@@ -155,6 +157,17 @@ class SupervisedModel(OpponentModel):
     """A NamedTuple class whose fields name what of the played episodes the loss is given: any of `obs`, `avail`,
     `actions`, `reward` and `terminated` (of the T steps, as in an `EpisodeBatch`; the first two of all seats with
     `stores_others`, else of the learning seats alone), `players` [B, A], and `seats` [B, m], the seats that learn."""
+
+    def counting(self, inputs: ModelInputs, targets: PyTree, viewed: Array, mask: Array) -> Self:
+        """The model before it learns from these episodes, with what it counts rather than learns; here as it is.
+
+        Args:
+            inputs: Of the T+1 slots, as for `unroll`.
+            targets: As for `loss`.
+            viewed: [B, T+1] of ones where somebody saw something.
+            mask: As for `loss`.
+        """
+        return self
 
     @abstractmethod
     def loss(self, inference: PyTree, targets: PyTree, mask: Array, key: Array) -> tuple[Array, dict[str, Array]]:

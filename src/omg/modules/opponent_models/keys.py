@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from omg.registry.keys import Keys, When, Words
-from omg.registry.kinds import Real, Steps, Width
+from omg.registry.kinds import Few, Real, Steps, Width
 
 
 class ModelRateKeys(Keys):
@@ -26,6 +26,25 @@ class EmbeddingKeys(Keys):
     """Opponent models that hand on an embedding."""
 
     am_embed_dim: Width = Field(64, ge=1, description="Width of the features of base_am and liam_am")
+
+
+class NormaliseKeys(Keys):
+    """Opponent models that read views themselves."""
+
+    am_normalise: bool = Field(
+        False, description="The opponent model reads, and rebuilds, views brought to mean 0 and deviation 1"
+    )
+
+
+class MeLIBAKeys(Keys):
+    """MeLIBA's variational autoencoder."""
+
+    meliba_latent_dim: Width = Field(8, ge=1, description="Width of MeLIBA's permanent latent, what the others are")
+    meliba_temporal_dim: Width = Field(8, ge=1, description="Width of MeLIBA's temporal latent, what they have in mind")
+    meliba_kl_weight: Real = Field(0.05, ge=0, description="Weight of MeLIBA's divergences from the belief before")
+    meliba_horizon: Few = Field(
+        0, ge=0, description="Steps ahead that MeLIBA's decoder predicts; 0: to the end of the episode"
+    )
 
 
 class NaiveKeys(Keys):
@@ -79,5 +98,15 @@ class InferenceKeys(Keys):
     omg_sample: bool = Field(True, description="Subgoals are drawn while training; tests always use their mean")
 
 
-class ModelSections(InferenceKeys, CodeKeys, FeatureKeys, NaiveKeys, EmbeddingKeys, ModelWidthKeys, ModelRateKeys):
+class ModelSections(
+    InferenceKeys,
+    CodeKeys,
+    FeatureKeys,
+    MeLIBAKeys,
+    NaiveKeys,
+    NormaliseKeys,
+    EmbeddingKeys,
+    ModelWidthKeys,
+    ModelRateKeys,
+):
     """All sections of opponent models, as the configuration has them; the last is shown first."""

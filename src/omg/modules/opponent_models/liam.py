@@ -1,11 +1,15 @@
 """`liam_am`, local information agent modelling: an embedding from which the others' view and actions can be read.
 
 A recurrent encoder reads only what its own seat saw and did; the decoder, used in learning alone, reconstructs what
-every other seat saw (mean squared error) and did (cross-entropy) in the same step.
+every other seat saw (mean squared error) and did (cross-entropy) in the same step. With `am_normalise` it reads, and
+reconstructs, views that are brought to mean 0 and deviation 1; the others' by statistics of their own.
 """
 
 from __future__ import annotations
 
+from typing import Self
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -21,6 +25,8 @@ from omg.modules.opponent_models.base import (
     others_of,
     own_action,
 )
+from omg.modules.opponent_models.normalising import counting, normalised, statistics_for
+from omg.modules.opponent_models.prior import InputStatistics
 from omg.modules.recurrent import gru_cell, unroll_rows
 
 
@@ -39,6 +45,10 @@ class LIAMModel(SupervisedModel):
     """[W, (A-1) * observation]."""
     others_actions: Linear
     """[W, (A-1) * U]."""
+    seen_statistics: InputStatistics | None
+    """Of what the own seat sees; None: it is read as it is."""
+    others_statistics: InputStatistics | None
+    """Of what the others see."""
 
     targets = ModelTargets
 
@@ -53,6 +63,8 @@ class LIAMModel(SupervisedModel):
         self.decode = Linear(sizes.feature_dim, hidden, key=keys[4])
         self.others_obs = Linear(hidden, others * sizes.obs_dim, key=keys[5])
         self.others_actions = Linear(hidden, others * sizes.n_actions, key=keys[6])
+        self.seen_statistics = statistics_for(sizes, sizes.seen_dim)
+        self.others_statistics = statistics_for(sizes, sizes.obs_dim)
 
     @property
     def feature_dim(self) -> int:
@@ -78,6 +90,14 @@ class LIAMModel(SupervisedModel):
         """The embeddings, detached: the loss of the agent never trains the model."""
         return jax.lax.stop_gradient(inference)
 
+    def counting(self, inputs: ModelInputs, targets: ModelTargets, viewed: Array, mask: Array) -> Self:
+        """See `SupervisedModel.counting`: what the own seats and the others saw."""
+        seen = counting(self.seen_statistics, inputs.seen, viewed)
+        others = counting(self.others_statistics, others_of(targets.obs, targets.seats), mask)
+        if seen is None or others is None:
+            return self
+        return eqx.tree_at(lambda model: (model.seen_statistics, model.others_statistics), self, (seen, others))
+
     def loss(self, inference: Array, targets: ModelTargets, mask: Array, key: Array) -> tuple[Array, dict[str, Array]]:
         """Reconstruction of the others' observations plus cross-entropy on their actions.
 
@@ -87,7 +107,8 @@ class LIAMModel(SupervisedModel):
         others = self.sizes.n_agents - 1
         logits = self.others_actions(hidden).reshape(*hidden.shape[:-1], others, self.sizes.n_actions)
         seen = self.others_obs(hidden).reshape(*hidden.shape[:-1], others, self.sizes.obs_dim)
-        obs_loss = mean_over((seen - others_of(targets.obs, targets.seats)) ** 2, mask)
+        truth = normalised(others_of(targets.obs, targets.seats), self.others_statistics)
+        obs_loss = mean_over((seen - truth) ** 2, mask)
         loss, accuracy = action_loss(logits, others_of(targets.actions, targets.seats), mask)
         metrics = {"am_obs_loss": obs_loss, "am_action_loss": loss, "am_action_accuracy": accuracy}
         return obs_loss + loss, {"am_loss": obs_loss + loss, **metrics}
@@ -96,4 +117,5 @@ class LIAMModel(SupervisedModel):
         """Input projections of the recurrent unit, [..., m, 3W]."""
         width = self.sizes.seen_dim
         own = select_rows(self.embed.weight[width:], own_action(inputs.last_actions, inputs.seats))
-        return self.input_gates(jax.nn.relu(rows_times(inputs.seen, self.embed.weight[:width]) + own + self.embed.bias))
+        seen = normalised(inputs.seen, self.seen_statistics)
+        return self.input_gates(jax.nn.relu(rows_times(seen, self.embed.weight[:width]) + own + self.embed.bias))

@@ -7,8 +7,9 @@ the others really took.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -24,6 +25,8 @@ from omg.modules.opponent_models.base import (
     others_one_hot,
     own_action,
 )
+from omg.modules.opponent_models.normalising import counting, normalised, statistics_for
+from omg.modules.opponent_models.prior import InputStatistics
 
 
 class NaiveInference(NamedTuple):
@@ -41,6 +44,8 @@ class NaiveModel(SupervisedModel):
     fc1: Linear
     fc2: Linear
     actions: Linear
+    seen_statistics: InputStatistics | None
+    """Of what the own seat sees, with `am_normalise`; None: it is read as it is."""
 
     targets = ActionTargets
 
@@ -51,6 +56,7 @@ class NaiveModel(SupervisedModel):
         self.fc1 = Linear(inputs, sizes.hidden_dim, key=keys[0])
         self.fc2 = Linear(sizes.hidden_dim, sizes.feature_dim, key=keys[1])
         self.actions = Linear(sizes.feature_dim, (sizes.n_agents - 1) * sizes.n_actions, key=keys[2])
+        self.seen_statistics = statistics_for(sizes, sizes.seen_dim)
 
     @property
     def feature_dim(self) -> int:
@@ -70,7 +76,8 @@ class NaiveModel(SupervisedModel):
         """Every step by itself: [..., m, O] -> embedding [..., m, embedded] and logits [..., m, A-1, U]."""
         others = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)
         own = jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), self.sizes.n_actions)
-        hidden = jax.nn.relu(self.fc1(jnp.concatenate([inputs.seen, others, own], axis=-1)))
+        seen = normalised(inputs.seen, self.seen_statistics)
+        hidden = jax.nn.relu(self.fc1(jnp.concatenate([seen, others, own], axis=-1)))
         embedding = jax.nn.relu(self.fc2(hidden))
         logits = self.actions(embedding)
         return NaiveInference(
@@ -84,6 +91,11 @@ class NaiveModel(SupervisedModel):
         else:
             values = inference.embedding
         return jax.lax.stop_gradient(values)
+
+    def counting(self, inputs: ModelInputs, targets: ActionTargets, viewed: Array, mask: Array) -> Self:
+        """See `SupervisedModel.counting`: what the own seats saw."""
+        seen = counting(self.seen_statistics, inputs.seen, viewed)
+        return self if seen is None else eqx.tree_at(lambda model: model.seen_statistics, self, seen)
 
     def loss(
         self, inference: NaiveInference, targets: ActionTargets, mask: Array, key: Array

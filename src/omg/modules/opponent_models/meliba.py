@@ -19,13 +19,15 @@ The belief before the first step is the standard normal; later ones are measured
 so a belief that does not change costs nothing. w is `meliba_kl_weight`. `meliba_horizon` bounds k - t.
 
 Letters in shapes: B episodes, T steps, H steps ahead, m seats that have a model, A seats of the game, O what a seat
-sees, U actions, W width of the recurrent state, P and Q widths of the permanent and of the temporal latent.
+sees, U actions, F features, W width of the recurrent state, D width of a latent; the permanent and the temporal one may
+have different ones.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -36,13 +38,17 @@ from omg.modules.opponent_models.base import (
     ModelInputs,
     ModelSizes,
     SupervisedModel,
+    kl_between,
     mean_over,
     others_of,
     others_one_hot,
     own_action,
+    sample,
 )
+from omg.modules.opponent_models.keys import MeLIBAKeys
+from omg.modules.opponent_models.normalising import counting, normalised, statistics_for
+from omg.modules.opponent_models.prior import InputStatistics
 from omg.modules.recurrent import gru_cell, unroll_rows
-from omg_plugin_example.keys import MelibaKeys
 
 LARGEST_LOG_VARIANCE = 6.0
 
@@ -57,13 +63,11 @@ class Gaussian(NamedTuple):
 
     def draw(self, key: Array) -> Array:
         """One draw of each, [..., D], through which gradients pass."""
-        return self.mean + jnp.exp(0.5 * self.log_variance) * jax.random.normal(key, self.mean.shape)
+        return sample(*self, key)
 
     def divergence(self, other: Gaussian) -> Array:
         """KL[self || other], summed over the last axis: [...]."""
-        ratio = jnp.exp(self.log_variance - other.log_variance)
-        distance = (self.mean - other.mean) ** 2 * jnp.exp(-other.log_variance)
-        return 0.5 * (ratio + distance - 1.0 + other.log_variance - self.log_variance).sum(axis=-1)
+        return kl_between(*self, *other)
 
     def before(self) -> Gaussian:
         """Along time, [B, T, ...]: the distribution of the step before; the standard normal before the first."""
@@ -76,14 +80,14 @@ class Belief(NamedTuple):
     history: Array
     """[..., m, W], the recurrent state."""
     permanent: Gaussian
-    """[..., m, P], what the others are."""
+    """[..., m, D], what the others are."""
     temporal: Gaussian
-    """[..., m, Q], what they have in mind if they are what is most likely."""
+    """[..., m, D], what they have in mind if they are what is most likely."""
     seen: Array
-    """[..., m, O], the present view; the decoder reads those of later steps."""
+    """[..., m, O], the present view as the model reads it; the decoder reads those of later steps."""
 
 
-class MeLIBA(SupervisedModel):
+class MeLIBAModel(SupervisedModel):
     """Encoder, the two beliefs, and the decoder, which only learning uses."""
 
     embed: Linear
@@ -93,25 +97,27 @@ class MeLIBA(SupervisedModel):
     hidden_gates: Linear
     """[W, 3W]."""
     permanent_head: Linear
-    """[W, 2P], mean and logarithm of the variance."""
+    """[W, 2D], mean and logarithm of the variance."""
     temporal_layer: Linear
-    """[W + P, W]."""
+    """[W + D, W]."""
     temporal_head: Linear
-    """[W, 2Q]."""
+    """[W, 2D]."""
     decode_seen: Linear
     """[O, W]."""
     decode_latents: Linear
-    """[P + Q, W]."""
+    """[D + D, W]."""
     decode_layer: Linear
     """[W, W]."""
     decode_actions: Linear
     """[W, (A - 1) * U]."""
+    seen_statistics: InputStatistics | None
+    """Of what the own seat sees, with `am_normalise`; None: it is read as it is."""
 
     targets = ActionTargets
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         keys = iter(jax.random.split(key, 10))
-        settings = sizes.section(MelibaKeys)
+        settings = sizes.section(MeLIBAKeys)
         width, others, actions = sizes.hidden_dim, sizes.n_agents - 1, sizes.n_actions
         permanent, temporal = settings.meliba_latent_dim, settings.meliba_temporal_dim
         self.sizes = sizes
@@ -125,11 +131,12 @@ class MeLIBA(SupervisedModel):
         self.decode_latents = Linear(permanent + temporal, width, key=next(keys))
         self.decode_layer = Linear(width, width, key=next(keys))
         self.decode_actions = Linear(width, others * actions, key=next(keys))
+        self.seen_statistics = statistics_for(sizes, sizes.seen_dim)
 
     @property
     def feature_dim(self) -> int:
-        """2P + 2Q: the parameters of both beliefs."""
-        settings = self.sizes.section(MelibaKeys)
+        """The parameters of both beliefs: twice the widths of both latents."""
+        settings = self.sizes.section(MeLIBAKeys)
         return 2 * (settings.meliba_latent_dim + settings.meliba_temporal_dim)
 
     def initial(self, batch: int, seats: int) -> Array:
@@ -138,18 +145,25 @@ class MeLIBA(SupervisedModel):
 
     def infer(self, inputs: ModelInputs, memory: Array, key: Array | None) -> tuple[Array, Array, dict[str, Array]]:
         """See `OpponentModel.infer`; nothing is drawn and nothing stored."""
-        memory = gru_cell(self._gates(inputs), memory, self.hidden_gates.weight, self.hidden_gates.bias)
-        return self.features(self._believe(memory, inputs.seen), None), memory, {}
+        seen = normalised(inputs.seen, self.seen_statistics)
+        memory = gru_cell(self._gates(inputs, seen), memory, self.hidden_gates.weight, self.hidden_gates.bias)
+        return self.features(self._believe(memory, seen), None), memory, {}
 
     def unroll(self, inputs: ModelInputs) -> Belief:
         """[B, T, m, O] -> the beliefs of all steps, [B, T, m, ...]."""
         start = self.initial(inputs.seen.shape[0], inputs.seen.shape[2])
-        history = unroll_rows(self._gates(inputs), start, self.hidden_gates.weight, self.hidden_gates.bias)
-        return self._believe(history, inputs.seen)
+        seen = normalised(inputs.seen, self.seen_statistics)
+        history = unroll_rows(self._gates(inputs, seen), start, self.hidden_gates.weight, self.hidden_gates.bias)
+        return self._believe(history, seen)
 
     def features(self, inference: Belief, key: Array | None) -> Array:
-        """The parameters of both beliefs, [..., m, 2P + 2Q], detached."""
+        """The parameters of both beliefs, [..., m, F], detached."""
         return jax.lax.stop_gradient(jnp.concatenate([*inference.permanent, *inference.temporal], axis=-1))
+
+    def counting(self, inputs: ModelInputs, targets: ActionTargets, viewed: Array, mask: Array) -> Self:
+        """See `SupervisedModel.counting`: what the own seats saw."""
+        seen = counting(self.seen_statistics, inputs.seen, viewed)
+        return self if seen is None else eqx.tree_at(lambda model: model.seen_statistics, self, seen)
 
     def loss(
         self, inference: Belief, targets: ActionTargets, mask: Array, key: Array
@@ -169,7 +183,7 @@ class MeLIBA(SupervisedModel):
         action_loss = -_mean_ahead(log_probability, counted, mask)
         kl_permanent = mean_over(permanent.divergence(permanent.before()), mask)
         kl_temporal = mean_over(now.divergence(before), mask)
-        loss = action_loss + self.sizes.section(MelibaKeys).meliba_kl_weight * (kl_permanent + kl_temporal)
+        loss = action_loss + self.sizes.section(MeLIBAKeys).meliba_kl_weight * (kl_permanent + kl_temporal)
         return loss, {
             "am_loss": loss,
             "am_action_loss": action_loss,
@@ -179,24 +193,24 @@ class MeLIBA(SupervisedModel):
             "am_now_accuracy": mean_over(correct[:, :, 0], mask),
         }
 
-    def _gates(self, inputs: ModelInputs) -> Array:
-        """Input projections of the recurrent unit, [..., m, 3W]."""
+    def _gates(self, inputs: ModelInputs, seen: Array) -> Array:
+        """Input projections of the recurrent unit, [..., m, 3W]; `seen` as the model reads it."""
         actions = self.sizes.n_actions
         others = others_one_hot(inputs.last_actions, inputs.seats, actions)
         own = jax.nn.one_hot(own_action(inputs.last_actions, inputs.seats), actions)
-        return self.input_gates(jax.nn.relu(self.embed(jnp.concatenate([inputs.seen, others, own], axis=-1))))
+        return self.input_gates(jax.nn.relu(self.embed(jnp.concatenate([seen, others, own], axis=-1))))
 
     def _believe(self, history: Array, seen: Array) -> Belief:
         permanent = _gaussian(self.permanent_head(history))
         return Belief(history, permanent, self._temporal(history, permanent.mean), seen)
 
     def _temporal(self, history: Array, kind: Array) -> Gaussian:
-        """q(m_t | tau_t, m): histories [..., W] and values of m [..., P] -> [..., Q]."""
+        """q(m_t | tau_t, m): histories [..., W] and values of m [..., D] -> [..., D]."""
         hidden = jax.nn.relu(self.temporal_layer(jnp.concatenate([history, kind], axis=-1)))
         return _gaussian(self.temporal_head(hidden))
 
     def _temporal_before(self, history: Array, kind: Array) -> Gaussian:
-        """q(m_{t-1} | tau_{t-1}, m) with the m [B, T, m, P] of step t; the standard normal before the first step."""
+        """q(m_{t-1} | tau_{t-1}, m) with the m [B, T, m, D] of step t; the standard normal before the first step."""
         shifted = self._temporal(history[:, :-1], kind[:, 1:])
         return Gaussian(*(jnp.concatenate([jnp.zeros_like(each[:, :1]), each], axis=1) for each in shifted))
 
@@ -207,8 +221,8 @@ class MeLIBA(SupervisedModel):
 
         Args:
             seen: [B, T, m, O].
-            kind: [B, T, m, P] values of m.
-            mind: [B, T, m, Q] values of m_t.
+            kind: [B, T, m, D] values of m.
+            mind: [B, T, m, D] values of m_t.
             targets: What the others did.
             mask: [B, T].
 
@@ -217,7 +231,7 @@ class MeLIBA(SupervisedModel):
             [B, T, H, m], and which pairs of steps count, [B, T, H].
         """
         steps, others = mask.shape[1], self.sizes.n_agents - 1
-        horizon = min(self.sizes.section(MelibaKeys).meliba_horizon or steps, steps)
+        horizon = min(self.sizes.section(MeLIBAKeys).meliba_horizon or steps, steps)
         ahead = jnp.arange(steps)[:, None] + jnp.arange(horizon)
         place = jnp.minimum(ahead, steps - 1)
         counted = mask[:, :, None] * mask[:, place] * (ahead < steps)

@@ -9,13 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
-from omg_plugin_example.keys import MelibaKeys
-from omg_plugin_example.meeting import Meeting, MeetingArgs
-from omg_plugin_example.meliba import LARGEST_LOG_VARIANCE, Gaussian, MeLIBA
-from omg_plugin_example.players import stubborn, yielding
 
 from omg.learners.subgoal_measures import probe_accuracy
 from omg.modules.opponent_models.base import ActionTargets, ModelInputs, ModelSizes
+from omg.modules.opponent_models.keys import MeLIBAKeys
+from omg.modules.opponent_models.meliba import LARGEST_LOG_VARIANCE, Gaussian, MeLIBAModel
 
 B, T, A, U, SEEN, SEATS = 4, 5, 3, 4, 6, 2
 KEY = jax.random.key(5)
@@ -25,7 +23,7 @@ LENGTHS = jnp.array([5, 3, 1, 4])
 
 
 def sizes(agents: int = A, actions: int = U, seen: int = SEEN, width: int = 8, **settings: float) -> ModelSizes:
-    keys = MelibaKeys.model_validate({"meliba_latent_dim": 3, "meliba_temporal_dim": 2, **settings})
+    keys = MeLIBAKeys.model_validate({"meliba_latent_dim": 3, "meliba_temporal_dim": 2, **settings})
     return ModelSizes(seen, seen, actions, agents, feature_dim=0, hidden_dim=width, own=(keys,))
 
 
@@ -40,7 +38,7 @@ def played(behind: float = 0.0) -> tuple[ModelInputs, ActionTargets, Array]:
     return ModelInputs(seen, last, WHERE[:, None]), ActionTargets(actions, WHERE), mask
 
 
-def played_loss(model: MeLIBA, inputs: ModelInputs, targets: ActionTargets, mask: Array, key: Array):
+def played_loss(model: MeLIBAModel, inputs: ModelInputs, targets: ActionTargets, mask: Array, key: Array):
     belief = jax.tree.map(lambda values: values[:, :-1], model.unroll(inputs))
     return model.loss(belief, targets, mask, key)
 
@@ -49,8 +47,8 @@ loss_of = jax.jit(played_loss)
 
 
 @cache
-def built(**settings: float) -> MeLIBA:
-    return MeLIBA(sizes(**settings), key=jax.random.key(1))
+def built(**settings: float) -> MeLIBAModel:
+    return MeLIBAModel(sizes(**settings), key=jax.random.key(1))
 
 
 def test_step_by_step_equals_at_once_and_is_not_trained_by_the_agent() -> None:
@@ -137,38 +135,30 @@ def test_nothing_behind_the_end_counts_and_the_horizon_bounds_what_is_ahead() ->
     np.testing.assert_allclose(metrics["am_action_accuracy"], metrics["am_now_accuracy"], rtol=1e-6)
 
 
-ENV = Meeting(MeetingArgs())
-ROUNDS, PLACES = ENV.args.rounds, ENV.args.places
+ROUNDS = 8
 
 
 @partial(jax.jit, static_argnums=1)
 def meetings(key: Array, games: int) -> tuple[ModelInputs, ActionTargets, Array]:
-    """Games of a random player with stubborn and yielding ones: inputs, targets and the kind [B] of the second seat."""
-    kind_key, start_key, key = jax.random.split(key, 3)
+    """A random player with one who insists on an action of its own and one who does what the first did last.
+
+    Returns:
+        Inputs, targets and the kind [B] of the second seat. What is seen says nothing.
+    """
+    kind_key, start_key, seen_key, key = jax.random.split(key, 4)
     kind = jax.random.bernoulli(kind_key, 0.5, (games,))
-    seats, players = jnp.tile(jnp.arange(2), (games, 1)), (stubborn(ENV), yielding(ENV))
-
-    def step(carried, key):
-        state, seen, last = carried
-        keys = jax.random.split(key, 3)
-        insists, follows = (
-            player.choose(seen.obs, seen.avail, seats, own)[:, 1] for player, own in zip(players, keys[:2], strict=True)
-        )
-        mine = jax.random.randint(keys[2], (games,), 0, PLACES)
-        actions = jnp.stack([mine, jnp.where(kind, follows, insists)], axis=-1)
-        state, then, _ = ENV.step(key, state, actions)
-        return (state, then, actions), (seen.obs[:, :1], last, actions)
-
-    start = (*ENV.reset(start_key, games), jnp.full((games, 2), -1))
-    _, by_time = jax.lax.scan(step, start, jax.random.split(key, ROUNDS))
-    seen, last, actions = (jnp.swapaxes(values, 0, 1) for values in by_time)
-    where = jnp.zeros((games, 1), jnp.int32)
+    mine = jax.random.randint(key, (games, ROUNDS), 0, U)
+    favourite, first = jax.random.randint(start_key, (2, games, 1), 0, U)
+    follows = jnp.concatenate([first, mine[:, :-1]], axis=1)
+    actions = jnp.stack([mine, jnp.where(kind[:, None], follows, favourite)], axis=-1)
+    last = jnp.concatenate([jnp.full((games, 1, 2), -1), actions[:, :-1]], axis=1)
+    seen, where = jax.random.normal(seen_key, (games, ROUNDS, 1, SEEN)), jnp.zeros((games, 1), jnp.int32)
     return ModelInputs(seen, last, where[:, None]), ActionTargets(actions, where), kind.astype(jnp.int32)
 
 
 def test_the_bound_rises_and_the_belief_knows_the_player() -> None:
     """In held-out games, at the last round: insisting or following, from the belief and from what is seen then."""
-    model = MeLIBA(sizes(2, PLACES, ENV.spec.obs_dim, width=32), key=jax.random.key(2))
+    model = MeLIBAModel(sizes(2, U, width=32), key=jax.random.key(2))
     optimiser, games = optax.adam(5e-3), 64
     mask = jnp.ones((games, ROUNDS))
 

@@ -1,0 +1,66 @@
+"""The trials of all agents as a chapter of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from omg.evaluation.suite_tables import TrialRow
+from omg.report.chapters import Chapter
+from omg.report.figures import agent_colours, figure_style
+from omg.report.tables import ShownColumn, table_of
+from omg.report.words import agent_name, metric_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_TRIALS = (
+    ShownColumn(TrialRow.agent),
+    ShownColumn(TrialRow.trial),
+    ShownColumn(TrialRow.settings),
+    ShownColumn(TrialRow.mean),
+    ShownColumn(TrialRow.seeds),
+    ShownColumn(TrialRow.steps),
+    ShownColumn(TrialRow.chosen),
+)
+
+
+def trials_chapter(rows: Sequence[TrialRow], names: Mapping[str, str] | None = None) -> Chapter:
+    """What a report says about the trials.
+
+    Args:
+        rows: of all agents.
+        names: label -> name of agents.
+    """
+    return Chapter(
+        "Trials",
+        lambda colours: draw_trials(rows, names, colours),
+        "what each trial of each agent reached with the validation partners",
+        "Every dot is one choice of settings; a square is the plan's own, a ring the one that was chosen.",
+        "Every agent had the same number of trials, judged with the validation partners alone. The agents of this "
+        "report were trained anew with the settings that did best.",
+        "",
+        *table_of(rows, _TRIALS, names),
+    )
+
+
+@figure_style()
+def draw_trials(
+    rows: Sequence[TrialRow], names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
+) -> Figure:
+    """A column of dots for each agent; arguments as in `trials_chapter`, and label -> colour."""
+    from matplotlib.figure import Figure
+
+    palette = {**agent_colours(rows), **(colours or {})}
+    agents = list(dict.fromkeys(row.agent for row in rows))
+    figure = Figure(figsize=(max(5.0, 1.1 * len(agents)), 3.0), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    for place, agent in enumerate(agents):
+        for row in (row for row in rows if row.agent == agent):
+            axes.plot(place, row.mean, "s" if row.trial == 0 else "o", color=palette[agent], markersize=5)
+            if row.chosen == "yes":
+                axes.plot(place, row.mean, "o", color=palette[agent], markersize=12, fillstyle="none")
+    axes.set_xticks(range(len(agents)), [agent_name(agent, names) for agent in agents], rotation=20, ha="right")
+    axes.set_xlim(-0.6, len(agents) - 0.4)
+    axes.set_ylabel(metric_words(rows[0].metric).noun)
+    return figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -28,12 +29,15 @@ from helpers.played import (
     fast_jit,
     same_bytes,
 )
+from omg.config import adjust, resolve
 from omg.controllers.others import steps_of_others
+from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.omg import OMGLearner
 from omg.learners.prior import PriorLearner
 from omg.learners.subgoals import at_round_ends, last_alive, mix_subgoals
-from omg.modules.opponent_models.prior import InputStatistics
+from omg.modules.opponent_models.prior import InputStatistics, Prior
+from omg.pools.priors import PriorCard, load_prior, pool_prior, prior_folder, save_prior
 
 KEY = jax.random.key(3)
 TOLD = dataclasses.replace(SPEC, seat_blocks=((0, 1), (3, 1)))
@@ -150,3 +154,28 @@ def test_the_mix_may_end_with_a_share_of_the_run() -> None:
         float(mix_subgoals(settings, codes[0], selection, share.mask[..., None], t, KEY)[1]) for t in (0, 250, 500)
     ]
     np.testing.assert_allclose(shares, [0.5, 0.25, 0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "game", "words", "reason"),
+    [
+        ("iql_omg", "foraging", ["omg_residual=True"], "omg_residual=True, but the present view has no code"),
+        ("iql_omg", "stag_hunt", ["omg_maps=True"], "omg_maps=True, but what the others do is no map"),
+        ("hop_plus", "stag_hunt", [], "learner=hop_plus_learner infers a subgoal for each co-player"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(algorithm: str, game: str, words: list[str], reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        adjust(resolve(algorithm, game, ["subgoal_of=others", *words]).config, has_gpu=False)
+
+
+def test_a_pool_has_a_prior_of_each_kind(tmp_path: Path) -> None:
+    for kind, seen in (("view", None), ("others", 7)):
+        shapes = jax.eval_shape(lambda seen=seen: Prior(5, 2, seen_features=seen, key=KEY))
+        prior = jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), shapes)
+        card = PriorCard("toy_grid", "5x5", False, 5, 2, 10, seen_features=seen)
+        save_prior(tmp_path / prior_folder(kind), prior, card)
+        assert pool_prior(tmp_path, kind) == str(tmp_path / prior_folder(kind))
+        found, read = load_prior(tmp_path, kind)
+        assert read.subgoal_of == kind
+        assert (found.seen is None) == (seen is None)

@@ -179,6 +179,10 @@ def _check_model(config: Config) -> None:
 
 def _check_others(config: Config) -> None:
     """Refuses what cannot be with subgoals that stand for the others alone."""
+    if config.learner_part.plans:
+        raise UserError(
+            f"subgoal_of: got others, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
+        )
     reasons = {
         "omg_residual": (config.omg_residual, "the present view has no code of that kind"),
         "omg_maps": (config.omg_maps, "what the others do is no map"),
@@ -189,10 +193,6 @@ def _check_others(config: Config) -> None:
             raise UserError(f"subgoal_of: got others with {key}={getattr(config, key)}, but {reason}. Allowed: view.")
     if config.omg_q_input == "oracle":
         raise UserError("subgoal_of: got others, but the oracle (omg_q_input) looks at coming views. Allowed: view.")
-    if config.learner_part.plans:
-        raise UserError(
-            f"subgoal_of: got others, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
-        )
 
 
 def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:

@@ -116,14 +116,23 @@ Ledger(folder).run(Task("evaluate", "scores omg", {{}}, (table,), work))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.csv", "stages"]
 
 
-def test_every_stage_keeps_to_its_files_and_needs_only_what_is_before_it(tmp_path: Path) -> None:
-    assert list(STAGES) == ["pool", "room", "prior", "train", "evaluate", "adapt", "report"]
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [
+        (("agents.d3qn.self_play=true",), {"tune"}),
+        (("tune={trials: 2, space: {lr: [0.1, 0.2]}}", "pool.scripted.own_level=validation"), set()),
+    ],
+)
+def test_every_stage_keeps_to_its_files_and_needs_only_what_is_before_it(
+    words: tuple[str, ...], left_out: set[str], tmp_path: Path
+) -> None:
+    assert list(STAGES) == ["pool", "room", "prior", "tune", "train", "evaluate", "adapt", "report"]
     for section in SECTIONS.values():
         assert all(field.description for field in section.model_fields.values())
-    words = ("adaptation.episodes=4", "agents.d3qn.self_play=true", "room.steps=0")
-    checked = check_plan(parse_plan(changed(*words)), tmp_path)
+    plan = parse_plan(changed("adaptation.episodes=4", "room.steps=0", "evaluation.at=[0.5, 1.0]", *words))
+    checked = check_plan(plan, tmp_path)
     tasks = plan_tasks(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1))
-    assert list(dict.fromkeys(task.stage for task in tasks)) == list(STAGES)
+    assert list(dict.fromkeys(task.stage for task in tasks)) == [name for name in STAGES if name not in left_out]
     assert len({task.title for task in tasks}) == len(tasks)
     for index, task in enumerate(tasks):
         assert task.makes

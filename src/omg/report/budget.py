@@ -113,15 +113,18 @@ def draw_budget(
     figure = Figure(figsize=(max(6.0, 4.2 * len(groups)), 3.6), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(groups), squeeze=False, sharey=True)
     for group, axes in zip(groups, panels.flat, strict=True):
-        for label in dict.fromkeys(row.agent for row in rows if row.group == group):
+        labels = list(dict.fromkeys(row.agent for row in rows if row.group == group))
+        for place, label in enumerate(labels):
             own = [row for row in rows if (row.agent, row.group) == (label, group)]
-            _draw_agent(axes, own, palette[label], agent_name(label, names))
+            # Side by side, so that equal ones can be told apart.
+            moved = 0.012 * (place - (len(labels) - 1) / 2)
+            _draw_agent(axes, own, palette[label], agent_name(label, names), moved)
         draw_marks(axes, marks.get(group, Marks()))
         axes.set_title(group_name(group), loc="left", fontweight="bold")
         axes.set_xlabel("share of the training")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         axes.set_xticks(sorted({row.share for row in rows}))
-        axes.set_xlim(0, max(row.share for row in rows) * 1.03)
+        axes.set_xlim(0, max(row.share for row in rows) * 1.05)
     panels[0, 0].set_ylabel(metric_words(rows[0].metric).noun)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
@@ -143,8 +146,8 @@ def draw_marks(axes: Axes, marks: Marks) -> None:
         named.set_in_layout(False)
 
 
-def _draw_agent(axes: Axes, rows: Sequence[BudgetRow], colour: str, name: str) -> None:
-    shares, means = [row.share for row in rows], [row.mean for row in rows]
+def _draw_agent(axes: Axes, rows: Sequence[BudgetRow], colour: str, name: str, moved: float) -> None:
+    shares, means = [row.share + moved for row in rows], [row.mean for row in rows]
     below = [0.0 if math.isnan(row.low) else row.mean - row.low for row in rows]
     above = [0.0 if math.isnan(row.high) else row.high - row.mean for row in rows]
     axes.errorbar(

@@ -160,11 +160,15 @@ def member_identity(pool: Pool, name: str) -> str:
 def response_fingerprint(pool: Pool, mates: Sequence[str], config: Config) -> str:
     """Changes with the team-mates, the game and the settings; how long and how often was trained is not in it."""
     settings: Mapping[str, Json] = change_config(config, init_param_path=None).model_dump(mode="json")
+    usual: Mapping[str, Json] = Config().model_dump(mode="json")
     return digest_of(
         {
             "mates": [member_identity(pool, name) for name in mates],
             "game": [pool.env, pool.env_args],
-            "settings": {key: value for key, value in settings.items() if key not in _NO_MATTER},
+            # A key that is new in a later version, and asks for nothing, must not make a response another one.
+            "settings": {
+                key: value for key, value in settings.items() if key not in _NO_MATTER and value != usual.get(key)
+            },
         }
     )[:24]
 

@@ -102,7 +102,7 @@ def test_tables_of_a_suite_and_its_answers() -> None:
         "\N{MINUS SIGN}0.50 [\N{MINUS SIGN}0.50, \N{MINUS SIGN}0.50] at 100%",
     )
     page = SuitePage("Title", games, list(closed.values()), differences)
-    assert str(suite_screen(page)[0]).startswith("game: of the room liam closes +0.50 [")
+    assert str(suite_screen(page)[0]).startswith("game: Of the room liam closes +0.50 [")
 
 
 def test_without_a_room_nothing_is_closed() -> None:

@@ -92,7 +92,7 @@ def test_what_is_done_is_skipped_and_a_room_that_is_measured_is_counted_by(
     (finished.folder / "report.html").unlink()
     # The folder says what it is about.
     assert main(["pipeline", str(finished.folder), "--quiet"]) == 0
-    assert "one: of the room " in capsys.readouterr().out
+    assert "one: Of the room " in capsys.readouterr().out
     games = read_rows(finished.folder / "suite" / "games.csv", SuiteGameRow)
     assert {row.room for row in games} == {0.75}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from omg.components.files import write_text
 from omg.errors import UserError
+from omg.evaluation.room import RANDOM
 from omg.evaluation.rows import TableRow
 from omg.evaluation.suite import ALL_DRAWS
 from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
@@ -25,7 +26,7 @@ from omg.report.markup import (
     markdown_table,
     markdown_text,
 )
-from omg.report.suite_words import GameAnswer, game_answers, range_words
+from omg.report.suite_words import BELOW, GameAnswer, game_answers, range_words
 from omg.report.tables import Cells, ShownColumn, table_of
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name
@@ -110,11 +111,10 @@ def suite_screen(page: SuitePage) -> Screen:
 def write_suite_page(path: Path, page: SuitePage) -> Path:
     """Writes the page as one HTML file that needs nothing else."""
     answers = page.answers
+    heads = [f"{one.game}: {one.headline}" for one in answers]
     lead = "".join(
-        f'<p class="answer">{html_text(one.game)}: {html_text(one.headline)}</p>'
-        + "<ul>" + "".join(f"<li>{badge(word)} {html_text(text)}</li>" for word, text in one.sentences) + "</ul>"
-        for one in answers
-    )  # fmt: skip
+        f'<p class="answer">{html_text(head)}</p>{_sentences(one)}' for head, one in zip(heads, answers, strict=True)
+    )
     games, closed = suite_tables(page)
     picture = inline_svg(draw_suite(page), "share of the room closed against the length of training, game by game")
     sections = [
@@ -153,7 +153,7 @@ def draw_suite(page: SuitePage) -> Figure:
     from matplotlib.figure import Figure
 
     games = [row for row in page.games if row.draw == ALL_DRAWS]
-    colours = agent_colours(page.agents)
+    colours = agent_colours(row for row in page.agents if row.agent != RANDOM)
     columns = min(len(games), _COLUMNS)
     lines = -(-len(games) // columns)
     with figure_style():
@@ -179,6 +179,8 @@ def _draw_game(
         named.set_in_layout(False)  # Whoever is far below would leave it no place, and the axes no size.
     if not math.isnan(game.optimum) and game.room > 0:
         axes.axhline((game.optimum - game.best_fixed) / game.room, color=INK, linewidth=1.0, alpha=0.8)
+    # The random player is the floor, and would only make the others' lines flat.
+    rows = [row for row in rows if row.agent != RANDOM]
     agents = list(dict.fromkeys(row.agent for row in rows))
     lowest = min((row.closed for row in rows if not math.isnan(row.closed)), default=0.0)
     for place, agent in enumerate(agents):
@@ -196,6 +198,13 @@ def _draw_game(
     axes.set_title(game.game.removeprefix("suite_").replace("_", " "), loc="left", fontweight="bold")
     axes.set_xlabel("share of the training")
     axes.set_ylabel("room closed")
+
+
+def _sentences(answer: GameAnswer) -> str:
+    """Who is below best fixed stands open, the single comparisons behind a click."""
+    items = [(word, f"<li>{badge(word)} {html_text(text)}</li>") for word, text in answer.sentences]
+    first, rest = ("".join(item for word, item in items if (word == BELOW) == below) for below in (True, False))
+    return (f"<ul>{first}</ul>" if first else "") + f"<details><summary>Comparisons</summary><ul>{rest}</ul></details>"
 
 
 def _closed_table(page: SuitePage) -> Cells:

@@ -6,11 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from omg.evaluation.room import RANDOM
 from omg.evaluation.suite import ALL_DRAWS
 from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
 from omg.report.words import agent_name
 
 _WORDS = {"better": "Yes", "worse": "No", "no difference shown": "Not shown"}
+_TALLY = {"better": "ahead of", "worse": "behind", "no difference shown": "not shown against"}
+BELOW = "Below"
+"""The word of a sentence about agents that end below the best fixed strategy."""
 _QUESTIONS = {"modelling": "modelling", "subgoals": "subgoals"}
 
 
@@ -65,25 +69,32 @@ def _headline(
     for question, noun in _QUESTIONS.items():
         last = [row for row in compared if row.question == question and row.share == 1.0]
         parts += [f"{noun}: {_tally(last, names)}"] if last else []
-    return "; ".join(parts) + "."
+    return ". ".join(part[0].upper() + part[1:] for part in parts) + "."
 
 
 def _tally(rows: Sequence[SuiteDifferenceRow], names: Mapping[str, str] | None) -> str:
-    """Against whom there is a difference in the end."""
-    words = []
-    for verdict, word in (("better", "ahead of"), ("worse", "behind"), ("no difference shown", "no difference to")):
-        found = list(dict.fromkeys(agent_name(row.baseline, names) for row in rows if row.verdict == verdict))
-        words += [f"{word} {', '.join(found)}"] if found else []
-    return ", ".join(words)
+    """Who is ahead of whom in the end, agent by agent."""
+    told = []
+    for agent in dict.fromkeys(row.agent for row in rows):
+        words = []
+        for verdict, word in (
+            ("better", "ahead of"),
+            ("worse", "behind"),
+            ("no difference shown", "not shown against"),
+        ):
+            own = [row for row in rows if (row.agent, row.verdict) == (agent, verdict)]
+            words += [f"{word} {', '.join(agent_name(row.baseline, names) for row in own)}"] if own else []
+        told.append(f"{agent_name(agent, names)} {', '.join(words)}")
+    return "; ".join(told)
 
 
 def _below(own: Sequence[SuiteRow], names: Mapping[str, str] | None) -> list[tuple[str, str]]:
     """Who ends below the best fixed strategy; an agent that does says nothing about its model."""
-    low = [row for row in own if row.closed < 0]
+    low = [row for row in own if row.closed < 0 and row.agent != RANDOM]
     if not low:
         return []
     shown = ", ".join(f"{agent_name(row.agent, names)} {range_words(*_closed(row))}" for row in low)
-    return [("Below", f"ends below the best fixed strategy: {shown}")]
+    return [(BELOW, f"ends below the best fixed strategy: {shown}")]
 
 
 def _pairs(rows: Sequence[SuiteDifferenceRow]) -> list[list[SuiteDifferenceRow]]:

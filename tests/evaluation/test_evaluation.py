@@ -329,10 +329,8 @@ def test_evaluate_prints_scores_differences_and_a_table(
         "seed": 0,
         "which": "last",
         "step": None,
-        "say": asked["say"],
-        "begin": asked["begin"],
         "obs_adapter": "none",
-        "note": asked["note"],
+        **{key: asked[key] for key in ("say", "begin", "note", "further")},
     }
     with file.open() as lines:
         assert [row["agent"] for row in csv.DictReader(lines)] == ["agent_1"] * 15 + ["agent_2"] * 15

@@ -14,7 +14,7 @@ from omg.components import loss_mask
 from omg.config import resolve
 from omg.errors import UserError
 from omg.learners import build_learner
-from omg.learners.q import QLearner
+from omg.learners.q import QLearner, peng_targets
 
 KEY = jax.random.key(2)
 GAMMA = 0.9
@@ -43,20 +43,25 @@ def looped(reward: np.ndarray, following: np.ndarray, q_lambda: float) -> np.nda
 
 @pytest.mark.parametrize("q_lambda", [0.0, 0.3, 1.0])
 def test_targets_are_a_mean_of_returns_of_all_lengths(q_lambda: float) -> None:
-    learner, batch, rng = learner_for(q_lambda=q_lambda), episodes(), np.random.default_rng(0)
+    batch, rng = episodes(), np.random.default_rng(0)
     mask, ended = loss_mask(batch), batch.terminated[:, :-1]
     reward, following = rng.normal(size=(2, B, T, A)).astype(np.float32)
     played = np.asarray(mask) > 0
-    by_seat = np.asarray(learner._targets(jnp.asarray(reward), jnp.asarray(following), ended, mask))
+
+    def targets(reward: np.ndarray, following: np.ndarray) -> np.ndarray:
+        given = (jnp.asarray(reward), jnp.asarray(following))
+        return np.asarray(peng_targets(*given, ended, mask, GAMMA, q_lambda))
+
+    by_seat = targets(reward, following)
     for seat in range(A):
         expected = looped(reward[..., seat], following[..., seat], q_lambda)
         np.testing.assert_allclose(by_seat[..., seat][played], expected[played], rtol=1e-4, atol=1e-5)
     # One reward for all seats, and one value of the team.
-    shared = np.asarray(learner._targets(jnp.asarray(reward[..., :1]), jnp.asarray(following), ended, mask))
+    shared = targets(reward[..., :1], following)
     expected = looped(reward[..., 0], following[..., 1], q_lambda)
     np.testing.assert_allclose(shared[..., 1][played], expected[played], rtol=1e-4, atol=1e-5)
-    of_team = learner._targets(jnp.asarray(reward[..., 0]), jnp.asarray(following[..., 1]), ended, mask)
-    np.testing.assert_allclose(np.asarray(of_team)[played], expected[played], rtol=1e-4, atol=1e-5)
+    of_team = targets(reward[..., 0], following[..., 1])
+    np.testing.assert_allclose(of_team[played], expected[played], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,9 @@ def clip_by_norm(gradients: Tree, max_norm: float) -> tuple[Tree, Array]:
     return jax.tree.map(lambda gradient: gradient * scale, gradients), norm
 
 
-def moved_towards(target: Tree, online: Tree, share: float, due: Array) -> Tree:
-    """The target network where a copy is due, with `share` of the online one in it; a share of 1 is a plain copy."""
-    if share < 1.0:
-        online = jax.tree.map(lambda new, old: share * new + (1.0 - share) * old, online, target)
-    return jax.tree.map(lambda new, old: jnp.where(due, new, old), online, target)
+def blended(online: Tree, target: Tree, share: float) -> Tree:
+    """The target network after a soft copy: `share` of the online one, and the rest of what it was."""
+    return jax.tree.map(lambda new, old: share * new + (1.0 - share) * old, online, target)
 
 
 def target_is_due(episode: Array | int, last: Array, interval: int) -> Array:

@@ -34,7 +34,7 @@ from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.learners.advantages import lambda_targets
-from omg.learners.optimisers import build_optimiser, clip_by_norm, moved_towards, target_is_due
+from omg.learners.optimisers import blended, build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
 from omg.modules.agents.base import AgentNetwork
@@ -147,8 +147,13 @@ class QLearner(SeatLearner[QState]):
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
         learned = optax.apply_updates(learned, steps)
 
-        due = self._target_is_due(state, episode)
-        frozen = moved_towards(frozen, learned, self.config.target_update_tau, due)
+        counted = (episode, state.last_target_episode)
+        if self.config.target_update_unit == "updates":
+            counted = (state.updates + 1, state.updates)
+        due = target_is_due(*counted, self.config.target_update_interval)
+        tau = self.config.target_update_tau
+        ahead = learned if tau == 1.0 else blended(learned, frozen, tau)
+        frozen = jax.tree.map(lambda new, old: jnp.where(due, new, old), ahead, frozen)
         new_state = QState(
             mac=dataclasses.replace(state.mac, agent=learned[0], opponent_model=changed.model),
             target_mac=dataclasses.replace(state.target_mac, agent=frozen[0]),
@@ -160,12 +165,6 @@ class QLearner(SeatLearner[QState]):
             updates=state.updates + 1,
         )
         return new_state, metrics | changed.metrics | {"grad_norm": grad_norm}
-
-    def _target_is_due(self, state: QState, episode: Array | int) -> Array:
-        interval = self.config.target_update_interval
-        if self.config.target_update_unit == "updates":
-            return target_is_due(state.updates + 1, state.updates, interval)
-        return target_is_due(episode, state.last_target_episode, interval)
 
     def _loss(
         self,
@@ -193,7 +192,13 @@ class QLearner(SeatLearner[QState]):
         reward = self._seat_reward(batch, views)
         if mixer is not None:
             reward = reward.sum(axis=-1)
-        targets = lax.stop_gradient(self._targets(reward, following, batch.terminated[:, :-1], mask))
+        gamma, terminated = self.config.gamma, batch.terminated[:, :-1]
+        if self.config.q_lambda > 0:
+            targets = peng_targets(reward, following, terminated, mask, gamma, self.config.q_lambda)
+        else:
+            goes_on = 1.0 - terminated.astype(jnp.float32)
+            targets = reward + gamma * (goes_on if mixer is not None else goes_on[..., None]) * following
+        targets = lax.stop_gradient(targets)
 
         td_error = taken - targets
         loss = masked_mean(td_error**2, mask)
@@ -204,26 +209,6 @@ class QLearner(SeatLearner[QState]):
             "target_mean": masked_mean(targets, mask) / self.seats,
         }
         return loss, metrics
-
-    def _targets(self, reward: Array, following: Array, terminated: Array, mask: Array) -> Array:
-        """What each step is taken to be worth.
-
-        Args:
-            reward: [B, T], or [B, T, m or 1] when seats are valued by themselves.
-            following: [B, T] or [B, T, m], values of the slots behind the steps.
-            terminated: [B, T] bool.
-            mask: [B, T].
-        """
-        gamma, q_lambda = self.config.gamma, self.config.q_lambda
-        seats = following.ndim > terminated.ndim
-        if q_lambda > 0:
-            # Its values begin with the slot of the first step, whose own value no target asks for.
-            values = jnp.concatenate([jnp.zeros_like(following[:, :1]), following], axis=1)
-            if seats:
-                return lambda_targets(reward, values, terminated, mask, gamma, q_lambda)
-            return lambda_targets(reward[..., None], values[..., None], terminated, mask, gamma, q_lambda)[..., 0]
-        goes_on = 1.0 - terminated.astype(jnp.float32)
-        return reward + gamma * (goes_on[..., None] if seats else goes_on) * following
 
     def examine(self, state: QState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """What the training of the opponent model has to say about test episodes."""
@@ -249,3 +234,26 @@ def best_values(values: Array, avail: Array) -> Array:
     """What each seat's best legal action is worth, 0 where none is legal: [..., U] -> [...]."""
     best = jnp.where(avail, values, ILLEGAL_VALUE).max(axis=-1)
     return jnp.where(avail.any(axis=-1), best, 0.0)
+
+
+def peng_targets(
+    reward: Array, following: Array, terminated: Array, mask: Array, gamma: float, q_lambda: float
+) -> Array:
+    """Peng's Q(lambda): what each step is taken to be worth, looking further ahead than one step.
+
+    Args:
+        reward: [B, T], or [B, T, m or 1] when seats are valued by themselves.
+        following: [B, T] or [B, T, m], values of the slots behind the steps.
+        terminated: [B, T] bool.
+        mask: [B, T].
+        gamma: discount.
+        q_lambda: how much of what follows is taken from later steps.
+
+    Returns:
+        As `following`.
+    """
+    # Its values begin with the slot of the first step, whose own value no target asks for.
+    values = jnp.concatenate([jnp.zeros_like(following[:, :1]), following], axis=1)
+    if following.ndim > terminated.ndim:
+        return lambda_targets(reward, values, terminated, mask, gamma, q_lambda)
+    return lambda_targets(reward[..., None], values[..., None], terminated, mask, gamma, q_lambda)[..., 0]

@@ -17,6 +17,7 @@ from omg.components.replay import Storage
 from omg.config import update_rhythm
 from omg.errors import UserError
 from omg.learners.base import S
+from omg.learners.keys import LimitKeys
 from omg.runners.vector import EpisodeStats, Rollout
 from omg.training.collecting import Seating
 from omg.training.cuts import Cut, Portion, choose_cut, cuts_for, read_cut
@@ -44,6 +45,8 @@ class Learning(Generic[S]):
         """Episodes of one update."""
         self.updates, self.period = update_rhythm(self.config)
         self.cuts = self._cuts()
+        # Learners that expect nothing of what follows do not have the key.
+        self.limit_is_end = LimitKeys in self.config.learner_part.sections and self.config.limit_is_end
 
     def empty_storage(self) -> Storage:
         """One seed's replay buffer."""
@@ -77,7 +80,7 @@ class Learning(Generic[S]):
         next_key, _, sample_key = split_key(key)
         if rollout.batch is None or storage is None:
             return learner, storage, next_key, *_counted(t_env, stats)
-        played = ended_by_limit(rollout.batch) if config.limit_is_end else rollout.batch
+        played = ended_by_limit(rollout.batch) if self.limit_is_end else rollout.batch
         storage = replay.insert(storage, self.learner.keep(played), stored - config.batch_size_run)
         active = t_env.below(config.t_max)
         updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored, t_env)

@@ -140,6 +140,8 @@ class RealBattle(HostEnv):
             episode_limit=args.episode_limit or limit,
             metrics=METRICS,
             success_metric="battle_won",
+            # The simulator's state is laid out as the real game's.
+            seat_blocks=Battle(args.model_copy(update={"backend": "sim"})).spec.seat_blocks,
         )
         self.about = f"sc2: the real StarCraft II in {game_folder()}"
 

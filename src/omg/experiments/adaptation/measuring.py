@@ -26,7 +26,7 @@ class Adaptation(NamedTuple):
     rows: list[EpisodeRow]
     """Of all episodes; see `omg.experiments.adaptation.scores`."""
     summary: list[AdaptationRow]
-    closed: list[ClosedRow]
+    closed: Sequence[ClosedRow] = ()
     """How much of the pool's room agents close; nothing where it was not measured with these co-players."""
 
 

@@ -19,6 +19,8 @@ import numpy as np
 from omg.envs.adapters.host import GameFaultError, HostEnv, HostStep, Seen
 from omg.envs.base import Env, EnvSpec
 from omg.envs.battle import MAPS, Battle, BattleArgs
+from omg.envs.battle.observe import Layout
+from omg.envs.battle.simulate import BattleRules
 from omg.errors import UserError, unknown_name
 from omg.names import file_name
 
@@ -130,6 +132,7 @@ class RealBattle(HostEnv):
                 f"env_args.episode_limit: got {args.episode_limit}, but the map {args.map_name} ends after {limit} "
                 f"steps. Allowed with backend starcraft: at most {limit}."
             )
+        rules = BattleRules(MAPS[args.map_name], args.step_mul)
         self.spec = EnvSpec(
             name="sc2",
             scenario=args.map_name,
@@ -141,7 +144,7 @@ class RealBattle(HostEnv):
             metrics=METRICS,
             success_metric="battle_won",
             # The simulator's state is laid out as the real game's.
-            seat_blocks=Battle(args.model_copy(update={"backend": "sim"})).spec.seat_blocks,
+            seat_blocks=((0, Layout(rules.ally, rules.enemy, rules.map, args, limit).unit_dim),),
         )
         self.about = f"sc2: the real StarCraft II in {game_folder()}"
 

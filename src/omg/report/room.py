@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _MOST_PARTNERS = 10
 """Widest response matrix that a terminal shows."""
+_BELOW, _ROOM = "#c9ced4", "#c3e4d6"
+"""Pale, so that agents in any colour stand out from the bars."""
 _SPREAD = 0.4
 """Of a bar's height, over which agents are spread so that equal ones are seen."""
 _MOST_NAMED = 6
@@ -213,10 +215,8 @@ def draw_room(
     axes = figure.subplots()
     for line, row in enumerate(rows):
         floor, fixed, ceiling = (words.factor * value for value in (row.floor, row.best_fixed, row.ceiling))
-        axes.barh(
-            line, fixed - floor, left=floor, height=0.5, color="#808993", label="" if line else "below best fixed"
-        )
-        axes.barh(line, ceiling - fixed, left=fixed, height=0.5, color=PALETTE[3], label="" if line else "room")
+        axes.barh(line, fixed - floor, left=floor, height=0.5, color=_BELOW, label="" if line else "below best fixed")
+        axes.barh(line, ceiling - fixed, left=fixed, height=0.5, color=_ROOM, label="" if line else "room")
         if not math.isnan(row.mixture):
             axes.plot(
                 words.factor * row.mixture, line, "D", color=INK, ms=5, lw=0, label="" if line else agent_name(MIXTURE)
@@ -230,7 +230,8 @@ def draw_room(
             [places[row.group] + _SPREAD * ((number + 0.5) / len(labels) - 0.5) for row in own],
             "o",
             color=(colours or {}).get(label, PALETTE[number % len(PALETTE)]),
-            ms=6,
+            ms=7,
+            mec="white",
             lw=0,
             label=agent_name(label, names),
         )

@@ -30,9 +30,9 @@ SEARCH = ["hop_simulations=16", "hop_samples=2", "hop_hidden_dim=32"]
 Q = ["batch_size_run=8", "batch_size=32", "buffer_size=64"]
 ROUND = ["batch_size_run=16", "batch_size=16", "buffer_size=16", "updates_per_episode=0.0625"]
 RUNS: dict[str, tuple[list[str], int]] = {
-    "qmix": (["--config=qmix", *BATTLE, *Q], 12_000),
-    "iql_omg": (["--config=iql_omg", *BATTLE, *Q], 8_000),
-    "ippo_omg": (["--config=ippo_omg", *BATTLE, *ROUND], 12_000),
+    "qmix": (["--config=qmix", *BATTLE, *Q], 30_000),
+    "iql_omg": (["--config=iql_omg", *BATTLE, *Q], 24_000),
+    "ippo_omg": (["--config=ippo_omg", *BATTLE, *ROUND], 30_000),
     "hop_plus": (
         ["--config=hop_plus", "--env-config=stag_hunt", "seed=1", "log_interval=60", "batch_size_run=4", *SEARCH],
         1_200,
@@ -80,8 +80,12 @@ def train(tree: Path, words: list[str], steps: int) -> tuple[float, float]:
         subprocess.run([sys.executable, "-c", code, *line], env=environment(tree), capture_output=True, check=True)
         seconds = time.perf_counter() - begin
         [file] = Path(folder).rglob("speed.csv")
-        paces = [float(row.split(",")[1]) for row in file.read_text().splitlines()[1:]]
-    return seconds, statistics.median(paces[len(paces) // 2 :])
+        rows = [row.split(",") for row in file.read_text().splitlines()[1:]]
+    # A row holds the mean rate since the start, so the time up to it is its steps over that rate.
+    (middle, then), (end, now) = (
+        (int(row[0]), int(row[0]) / float(row[1])) for row in (rows[len(rows) // 2], rows[-1])
+    )
+    return seconds, (end - middle) / (now - then) if end > middle else 0.0
 
 
 def compare(trees: list[Path], words: list[str], steps: int, repeats: int) -> dict[str, object]:

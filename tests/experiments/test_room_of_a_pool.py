@@ -8,22 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 import omg
 from helpers.refusing import refusal
 from omg.cli import main
-from omg.controllers.base import PlayerView
-from omg.controllers.scripted import build_scripted
 from omg.envs import make_env
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import ResponseRow, RoomRow, TrainedResponseRow
 from omg.experiments.adaptation import Rules, adapt
 from omg.experiments.room import MeasuredRoom, RoomRules, matrix, measure_room, measuring
 from omg.experiments.room.keeping import ResponseNote, find_response, folder_name
-from omg.experiments.room.matrix import AnyScript
 from omg.pools import Pool
 
 GAME = {"rounds": 2}
@@ -166,19 +161,6 @@ def test_what_is_kept_suffices_unless_training_again_might_help() -> None:
     assert not note.suffices("f", 1001, 2)
     assert not note.suffices("f", 1000, 3)
     assert replace(note, flat=True).suffices("f", 2000, 2)
-
-
-def test_scripts_of_any_structure_act_as_they_do_alone() -> None:
-    env = make_env("rendezvous", **GAME)
-    scripts = [build_scripted(name, env) for name in ("random", "corner_ne", "cycle_cw_nw")]
-    stacked, key = AnyScript.of(scripts), jax.random.PRNGKey(0)
-    _, seen = env.reset(key, 4)
-    view = PlayerView(seen.obs[:, :1], seen.state, seen.avail[:, :1], jnp.zeros((4, 1), jnp.int32), -jnp.ones((4, 2)))
-    for number, script in enumerate(scripts):
-        one = jax.tree.map(lambda leaf, number=number: leaf[number], stacked)
-        alone, _, _ = script.act_seats(view, script.initial_seats(4, 1), key, 0.0)
-        chosen, _, _ = one.act_seats(view, one.initial_seats(4, 1), key, 0.0)
-        assert chosen.tolist() == alone.tolist()
 
 
 def test_folders_are_called_by_their_partner() -> None:

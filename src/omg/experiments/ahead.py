@@ -19,6 +19,7 @@ def run_ahead(
     *,
     anew: bool = False,
     module: str = "omg.experiments.task_process",
+    words: Sequence[str] = (),
 ) -> None:
     """Does those of some tasks that are worth a process of their own, each as soon as what it needs is done.
 
@@ -31,6 +32,7 @@ def run_ahead(
         jobs: most processes at once.
         anew: do all of them even if they are done.
         module: what a process runs, with the folder and the title of its task.
+        words: what it is told besides.
 
     Raises:
         UserError: a task failed; all that do not need it were done first.
@@ -46,7 +48,7 @@ def run_ahead(
             return None
         ledger.begin(task, anew=anew)
         begun[task.title] = task
-        return Job(task.title, module, (str(ledger.folder), task.title))
+        return Job(task.title, module, (str(ledger.folder), task.title, *words))
 
     def ended(title: str, seconds: float, done: bool) -> None:
         task = begun[title]

@@ -142,7 +142,7 @@ def run_suite(
         folder: everything goes there; every part into a folder of its own.
         console: where to print.
         quiet: no output on the screen.
-        jobs: parts that are done at once, each in a process of its own.
+        jobs: processes at once, shared among as many parts as there are games.
 
     Raises:
         UserError: a plan cannot be run, a part failed (the others are done first), or another process has the folder.
@@ -159,12 +159,13 @@ def run_suite(
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
     ledger = Ledger(place, lambda line: say_on(screen, line), _entries(read))
     with RunFolder(place).lock():
-        tasks = suite_tasks(read, place, screen, quiet=quiet)
+        at_once, each = shared_jobs(jobs, len(read.suite.plans))
+        tasks = suite_tasks(read, place, screen, quiet=quiet, jobs=each)
         write_text(place / PLAN_FILE, write_yaml(read.suite.model_dump(mode="json")))
         prepare(use_cuda=True)
         ledger.take_back(tasks)
         if jobs > 1:
-            run_ahead(ledger, tasks, jobs, module=_PROCESS)
+            run_ahead(ledger, tasks, at_once, module=_PROCESS, words=(str(each),))
         for task in tasks:
             if task.title not in ledger.remade:
                 ledger.run(task)
@@ -172,12 +173,21 @@ def run_suite(
     return SuiteResult(shown, done, shown / suite_files(place)[0].name, suite_screen(load_suite(read, place)))
 
 
-def suite_tasks(read: ReadSuite, place: Path, screen: Console, *, quiet: bool) -> list[Task]:
-    """A task for every game with every draw, and one for the answer."""
+def shared_jobs(jobs: int, games: int) -> tuple[int, int]:
+    """How many parts are done at once, and the processes that each of them may start.
+
+    No more parts than there are games: those of one draw, so that the programs of the next are compiled already.
+    """
+    at_once = max(1, min(jobs, games))
+    return at_once, max(1, jobs // at_once)
+
+
+def suite_tasks(read: ReadSuite, place: Path, screen: Console, *, quiet: bool, jobs: int = 1) -> list[Task]:
+    """A task for every game with every draw, all games of a draw before the next, and one for the answer."""
     parts = []
-    for part in read.parts:
+    for part in sorted(read.parts, key=lambda part: read.suite.draws.index(part.draw)):
         folder = part.folder(place)
-        work = partial(_do_part, part, folder, screen, quiet)
+        work = partial(_do_part, part, folder, screen, quiet, jobs)
         # What of a part has to be done anew its own notes say: only its page is taken away.
         made = (folder / "report.html",)
         parts.append(Task(PART, part.words, part.plan.values(), made, work, apart=True, reported=True))
@@ -186,15 +196,15 @@ def suite_tasks(read: ReadSuite, place: Path, screen: Console, *, quiet: bool) -
     return [*parts, Task(REPORT, "", asked, suite_files(place), answer, tuple(parts))]
 
 
-def do_suite_task(folder: Path, title: str) -> None:
-    """Does one part for the process that has the suite's folder.
+def do_suite_task(folder: Path, title: str, jobs: int) -> None:
+    """Does one part for the process that has the suite's folder, with so many processes of its own.
 
     Raises:
         UserError: the suite there does not belong to what was begun.
     """
     read = read_suite(folder)
     ledger = Ledger(folder, entries=_entries(read))
-    tasks = suite_tasks(read, folder, Console(), quiet=False)
+    tasks = suite_tasks(read, folder, Console(), quiet=False, jobs=jobs)
     task = next((task for task in tasks if task.title == title), None)
     note = None if task is None else ledger.note(task)
     if task is None or note is None or note.fingerprint != task.fingerprint:
@@ -202,8 +212,8 @@ def do_suite_task(folder: Path, title: str) -> None:
     task.work()
 
 
-def _do_part(part: SuitePart, folder: Path, screen: Console, quiet: bool) -> None:
-    run_pipeline(part.plan, folder, console=screen, quiet=quiet)
+def _do_part(part: SuitePart, folder: Path, screen: Console, quiet: bool, jobs: int) -> None:
+    run_pipeline(part.plan, folder, console=screen, quiet=quiet, jobs=jobs)
 
 
 def _parts(file: PlanFile, suite: Suite, typed: Mapping[str, object]) -> Iterator[SuitePart]:

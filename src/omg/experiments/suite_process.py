@@ -1,4 +1,4 @@
-"""One part of a suite in a process of its own: `python -m omg.experiments.suite_process FOLDER TITLE PARENT`."""
+"""One part of a suite in a process of its own: `python -m omg.experiments.suite_process FOLDER TITLE JOBS PARENT`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from omg.experiments.processes import serve
 from omg.experiments.suite import do_suite_task
 
 
-def main(folder: str, title: str, parent: int) -> int:
-    """What the process does; returns its exit status. It ends with `parent`, which started it."""
-    return serve(lambda: do_suite_task(Path(folder), title), parent)
+def main(folder: str, title: str, jobs: int, parent: int) -> int:
+    """What the process does, with so many of its own; returns its exit status. It ends with `parent`, its starter."""
+    return serve(lambda: do_suite_task(Path(folder), title, jobs), parent)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

@@ -10,6 +10,7 @@ from omg.config import POOL, Config, TeamPart, member_config, team_parts
 from omg.controllers import build_mac
 from omg.controllers.base import Player
 from omg.controllers.draw import TeamDraw, TeamSlots
+from omg.controllers.scripted.cast import build_cast
 from omg.controllers.team import Squad, build_squad
 from omg.envs import Env
 from omg.errors import UserError
@@ -105,7 +106,7 @@ def load_player(pool: Pool, member: Member, config: Config, env: Env) -> Player:
     """
     loaded = pool.load(member.name)
     if not isinstance(loaded, Agent):
-        return loaded
+        return build_cast(member.algorithm, env)
     spec = loaded.spec
     for key in ("name", "scenario", "n_agents", "n_actions", "obs_dim", "state_dim"):
         if getattr(spec, key) != getattr(env.spec, key):

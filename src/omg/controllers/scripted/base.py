@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ScriptedPlayer(eqx.Module):
     """Follows fixed rules, by what it sees now and by nothing else.
 
-    A pytree without leaves: there is nothing in it that could be learned. It satisfies `base.Player` in single seats,
-    `base.Policy` in all seats and `base.Likely`. It reads the observation, never the state, so it fits agents of either
-    `obs_is_state`.
+    There is nothing in it that could be learned; where scripts differ in numbers alone, these are its leaves. It
+    satisfies `base.Player` in single seats, `base.Policy` in all seats and `base.Likely`. It reads the observation,
+    never the state, so it fits agents of either `obs_is_state`.
     """
 
     @abstractmethod

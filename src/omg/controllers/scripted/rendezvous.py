@@ -20,18 +20,18 @@ class CornerScript(AnyOfScript):
 
     size: int = eqx.field(static=True)
     """Rows and columns of the board."""
-    goals: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    """[rounds], row and column of the corner it goes to."""
+    goals: Array
+    """[rounds, 2] int32, row and column of the corner it goes to."""
 
     def good(self, obs: Array, avail: Array, seats: Array) -> Array:
         """See `AnyOfScript.good`."""
         cell = jnp.argmax(obs[..., : self.size**2], axis=-1)
-        goal = jnp.asarray(self.goals)[jnp.argmax(obs[..., -len(self.goals) :], axis=-1)]
+        goal = self.goals[jnp.argmax(obs[..., -len(self.goals) :], axis=-1)]
         return steps_closer(goal[..., 0] - cell // self.size, goal[..., 1] - cell % self.size)
 
 
 def corner_script(name: str, env: Any) -> CornerScript:
     """The script `name` of `RULES` for a game of `rendezvous`."""
     args, (rule, _) = env.args, RULES[name]
-    goals = tuple(args.corners[rule.corner(number, args.rounds)] for number in range(args.rounds))
-    return CornerScript(args.size, goals)
+    goals = [args.corners[rule.corner(number, args.rounds)] for number in range(args.rounds)]
+    return CornerScript(args.size, jnp.asarray(goals, jnp.int32))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
@@ -16,15 +15,15 @@ from omg.envs.toy_grid.players import path_probabilities, planned_goal
 class RaceScript(AnyOfScript):
     """Walks a shortest way to one of the two cells and stays there."""
 
-    goals: tuple[int, ...] | None = eqx.field(static=True)
-    """`TOP` or `BOTTOM` in every round; None: always the one of its plan."""
-    first: tuple[int, ...] = eqx.field(static=True, default=())
-    """Steps that it takes before all others while they lead closer; empty: none comes first."""
+    goals: Array | None
+    """[rounds] int32, `TOP` or `BOTTOM` in every round; None: always the one of its plan."""
+    first: Array
+    """[U] bool, steps that it takes before all others while they lead closer; none: no step comes first."""
 
     def good(self, obs: Array, avail: Array, seats: Array) -> Array:
         """See `AnyOfScript.good`."""
         closer = path_probabilities(obs, self._goal(obs)) > 0
-        preferred = closer & jnp.isin(jnp.arange(closer.shape[-1]), jnp.asarray(self.first, jnp.int32))
+        preferred = closer & self.first
         return jnp.where(jnp.any(preferred, axis=-1, keepdims=True), preferred, closer)
 
     def _goal(self, obs: Array) -> Array | int:
@@ -32,7 +31,7 @@ class RaceScript(AnyOfScript):
             return planned_goal(obs)
         if len(self.goals) == 1:
             return self.goals[0]
-        return jnp.asarray(self.goals)[jnp.argmax(obs[..., -len(self.goals) :], axis=-1)]
+        return self.goals[jnp.argmax(obs[..., -len(self.goals) :], axis=-1)]
 
 
 _ACROSS, _ALONG = (NORTH, SOUTH), (WEST, EAST)
@@ -51,7 +50,7 @@ def go_bottom(env: Any) -> RaceScript:
 
 def go_planned(env: Any) -> RaceScript:
     """Walks to the cell that the game drew for its seat."""
-    return RaceScript(None)
+    return RaceScript(None, _steps(env, ()))
 
 
 def show_top(env: Any) -> RaceScript:
@@ -86,4 +85,10 @@ def alternate_bottom(env: Any) -> RaceScript:
 
 def _race(env: Any, goals: tuple[int, ...], first: tuple[int, ...] = ()) -> RaceScript:
     """Walks to the cells in turn, round by round."""
-    return RaceScript(tuple(goals[number % len(goals)] for number in range(env.args.rounds)), first)
+    in_turn = [goals[number % len(goals)] for number in range(env.args.rounds)]
+    return RaceScript(jnp.asarray(in_turn, jnp.int32), _steps(env, first))
+
+
+def _steps(env: Any, actions: tuple[int, ...]) -> Array:
+    """[U] bool, true for the actions named."""
+    return jnp.isin(jnp.arange(env.spec.n_actions), jnp.asarray(actions, jnp.int32))

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.components.files import digest_of
 from omg.config import Config
-from omg.controllers.base import Memory, Player, PlayerView
-from omg.controllers.scripted import build_scripted, scripted_names
+from omg.controllers.base import Player
+from omg.controllers.scripted import scripted_names
+from omg.controllers.scripted.cast import build_cast
 from omg.controllers.team import build_squad
 from omg.envs import Env
 from omg.errors import UserError
@@ -94,7 +91,7 @@ class ResponseMatrix:
         for script in (RANDOM, *scripted_names(self.env.spec.name)):
             if script not in found:
                 try:
-                    player = build_scripted(script, self.env)
+                    player = build_cast(script, self.env)
                 except UserError:  # A script that plays other layouts of the game.
                     continue
                 found[script] = Responder(script, SCRIPT, f"script:{script}", player)
@@ -115,9 +112,7 @@ class ResponseMatrix:
     def _play(self, responders: Sequence[Responder], which: str) -> Iterator[list[ResponseRow]]:
         """The cells of responders of one structure."""
         games, mates, groups = self.games, self.mates(which), self.teams(which)
-        players = [one.player for one in responders]
-        scripted = responders[0].kind == SCRIPT
-        stacked = AnyScript.of(players) if scripted else stack_agents(players)
+        stacked = stack_agents([one.player for one in responders])
         found = evaluate_groups(self.env, stacked, mates, groups, games.episodes, games.seed)
         for place, one in enumerate(responders):
             yield [
@@ -159,50 +154,17 @@ def _cell(responder: Responder, which: str, group: str, team: str, metric: str, 
     )
 
 
-class AnyScript(eqx.Module):
-    """Scripts of any structure as one player that is told which of them it is.
-
-    A program is compiled for each structure. Scripts have many and are cheap, so all of them act and one counts.
-    """
-
-    scripts: tuple[Player, ...]
-    which: Array
-    """[] int32."""
-
-    @staticmethod
-    def of(scripts: Sequence[Player]) -> AnyScript:
-        """All of them one behind the other: leaves [Z, ...], as `evaluate_groups` takes them."""
-        number = len(scripts)
-        everywhere = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (number, *jnp.shape(leaf))), tuple(scripts))
-        return AnyScript(everywhere, jnp.arange(number, dtype=jnp.int32))
-
-    def initial_seats(self, batch: int, seats: int) -> Memory:
-        """See `Player`."""
-        return tuple(script.initial_seats(batch, seats) for script in self.scripts)
-
-    def act_seats(
-        self, view: PlayerView, memory: Memory, key: Array, epsilon: Array | float
-    ) -> tuple[Array, Memory, dict[str, Array]]:
-        """See `Player`; what scripts do is stored, and nothing else."""
-        acted = [script.act_seats(view, own, key, epsilon) for script, own in zip(self.scripts, memory, strict=True)]
-        actions = jnp.stack([chosen for chosen, _, _ in acted])
-        return actions[self.which], tuple(kept for _, kept, _ in acted), {}
-
-
 def _alike(responders: Sequence[Responder]) -> list[list[Responder]]:
-    """Responders that are played as one program: all scripts, and others by structure."""
-    scripts = [one for one in responders if one.kind == SCRIPT]
-    learned: list[list[Responder]] = []
+    """Responders that are played as one program, by structure."""
+    groups: list[list[Responder]] = []
     for one in responders:
-        if one.kind == SCRIPT:
-            continue
-        for group in learned:
+        for group in groups:
             if len(build_squad([group[0].player, one.player])[0].kinds) == 1:
                 group.append(one)
                 break
         else:
-            learned.append([one])
-    return [*([scripts] if scripts else []), *learned]
+            groups.append([one])
+    return groups
 
 
 def player_of(agent: Agent) -> Player:

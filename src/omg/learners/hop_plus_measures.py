@@ -1,7 +1,8 @@
 """What the subgoals say that a planning player inferred in test episodes (see also `subgoal_measures`).
 
 The mean of the subgoal that was inferred for a co-player at each step is decoded to a view of that co-player, and
-compared with what the co-player really saw, as long as both were in the game:
+compared with what the co-player really saw, as long as both were in the game. What comes H steps ahead is, for a
+co-player that leaves before, the last view in which it was in the game: behind it, it is nowhere.
 
     subgoal_hit_ratio          each map that is decoded, cell by cell 0 or 1, hits if exactly that map occurs at or
                                after the step; distinct maps hit, divided by the number of views of the episode
@@ -32,9 +33,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components import EpisodeBatch, loss_mask
+from omg.components import EpisodeBatch, loss_mask, view_mask
 from omg.controllers.hop import HOPMac
 from omg.learners.hop_measures import of_co_players
+from omg.learners.hop_subgoals import last_there
 from omg.learners.subgoal_measures import comparable, hit_ratio, probe_accuracy, tolerance_of, view_distance
 from omg.modules.maps import MapShape
 from omg.planning.goals import hindsight
@@ -55,8 +57,10 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
     assert prior is not None
     played, actions = loss_mask(batch), batch.actions[:, :-1]
     games, steps, players = actions.shape
-    position = mac.game.from_world(batch.state[:, :-1].reshape(games * steps, -1))
-    there = mac.game.there(position).reshape(actions.shape) & (played[..., None] > 0)
+    world = mac.game.from_world(batch.state.reshape(games * (steps + 1), -1))
+    states = jax.tree.map(lambda leaf: leaf.reshape(games, steps + 1, *leaf.shape[1:])[:, :-1], world)
+    standing = mac.game.there(world).reshape(games, steps + 1, players)
+    there = standing[:, :-1] & (played[..., None] > 0)
     others = own_order(seats, players)[..., 1:]
     inferred = batch.records["infer_mu"][:, :-1]
     subgoals = inferred.reshape(*inferred.shape[:3], others.shape[-1], -1)
@@ -64,7 +68,8 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
     watched = of_co_players(batch.obs, others)
     seen = jnp.moveaxis(watched, 1, 3).reshape(-1, steps + 1, watched.shape[-1])
     length = _both_there(there, seats, others)
-    ahead = jnp.minimum(jnp.arange(steps) + horizon, length[:, None])
+    last_seen = of_co_players(last_there(standing, view_mask(batch))[:, None], others).reshape(-1)
+    ahead = jnp.minimum(jnp.arange(steps) + horizon, last_seen[:, None])
     future = jnp.take_along_axis(seen, ahead[..., None], axis=1)
     counted = (jnp.arange(steps) < length[:, None]).astype(jnp.float32)
     weight = counted / jnp.maximum(counted.sum(), 1.0)
@@ -83,7 +88,6 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
             for name, place in zip(("subgoal", "present"), places[:2], strict=True)
         }
     goals = mac.game.goals()
-    states = jax.tree.map(lambda leaf: leaf.reshape(games, steps, *leaf.shape[1:]), position)
     reached = hindsight(goals, states, actions, played > 0)
     known = of_co_players(reached.known, others) & jnp.take_along_axis(there, seats[:, None], axis=2)[..., None]
     told = (subgoals, watched[:, :-1])

@@ -1,7 +1,8 @@
 """How models of several subgoals are trained: one subgoal for each co-player of a planning player.
 
 For every step and co-player the candidates are the prior's encodings of what the co-player saw in the next H states, up
-to the one behind its last step in the game. The selected one has the highest (or lowest, `subgoal_mode`) value V(s, g)
+to the last one in which it was in the game: who has left is nowhere on the board, and stays where it was seen last. The
+selected one has the highest (or lowest, `subgoal_mode`) value V(s, g)
 by the focal player's network, the other co-players' subgoals being those inferred. The models learn by
 
     reconstruction + omg_kl_weight KL(inferred || selected)
@@ -72,7 +73,7 @@ class Sequences(NamedTuple):
     known: Array
     """[P, q, B, T, J], of these, steps in which the co-player was, too."""
     length: Array
-    """[P, q, B, J] int32, the slot of the last state that a co-player can have been heading for."""
+    """[P, q, B, J] int32, the slot of the last state in which a co-player was in the game."""
 
 
 class SubgoalsUpdate(NamedTuple):
@@ -144,16 +145,16 @@ class SubgoalsTraining:
             return values.reshape(games, steps + 1, *values.shape[1:])
 
         views = Views(in_time(game.views(state)), in_time(state.last_action), view_mask(batch))
-        there = (in_time(game.there(state))[:, :-1] & (played[..., None] > 0)).astype(jnp.float32)
-        # Nobody comes back, so the steps that a player was there are the first ones.
-        until = there.sum(axis=1).astype(jnp.int32)
+        standing = in_time(game.there(state))
+        there = (standing[:, :-1] & (played[..., None] > 0)).astype(jnp.float32)
+        last_seen = last_there(standing, views.mask)
         now = jax.tree.map(lambda leaf: in_time(leaf)[:, :-1].reshape(-1, *leaf.shape[1:]), state)
 
         def of_seat(seat: Array) -> tuple[Array, ...]:
             others = own_order(seat, players)[:, 1:]
             own = jnp.take_along_axis(there, seat[:, None, None], axis=2)
             known = jnp.take_along_axis(there, others[:, None], axis=2) * own
-            length = jnp.take_along_axis(until, others, axis=1)
+            length = jnp.take_along_axis(last_seen, others, axis=1)
             return (*game.sight(now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
 
         of_all = jax.vmap(of_seat, in_axes=1)(seats)
@@ -281,6 +282,19 @@ class SubgoalsTraining:
         mean, log_var = (_side_by_side(_rows(values)) for values in (goal.mean, goal.log_var))
         mask, known = _rows(part.mask), _rows(part.known)
         return model.subgoal_loss(played, mean, log_var, mask, self.config.omg_kl_weight, key, known)
+
+
+def last_there(there: Array, viewed: Array) -> Array:
+    """The slot of the last state in which each player was in the game, [B, A] int32; nobody comes back.
+
+    Behind it a player's own picture is empty, and its likeliest cell would be the first one of the board.
+
+    Args:
+        there: [B, T+1, A] bool.
+        viewed: [B, T+1], slots that belong to the episode.
+    """
+    slots = jnp.sum(there & (viewed[..., None] > 0), axis=1, dtype=jnp.int32)
+    return jnp.maximum(slots - 1, 0)
 
 
 def candidate_values(own: PolicyValueNetwork, weighed: Array, inferred: Array, goals: Array, horizon: int) -> Array:

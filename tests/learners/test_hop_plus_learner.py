@@ -16,7 +16,7 @@ from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.envs import make_env
 from omg.envs.grid import GridGame
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
-from omg.learners.hop_subgoals import _columns, model_inputs
+from omg.learners.hop_subgoals import _columns, model_inputs, watch
 from omg.modules.opponent_models.base import sample
 from omg.modules.opponent_models.prior import Prior
 
@@ -31,7 +31,7 @@ KEY = jax.random.PRNGKey(4)
 
 
 def learner(
-    name: str = "hop_plus", team: TeamDraw | None = None, learns_prior: bool = True, **changes: Any
+    name: str = "hop_plus_codes", team: TeamDraw | None = None, learns_prior: bool = True, **changes: Any
 ) -> HOPPlusLearner:
     config = resolve(name, "stag_hunt", {**SMALL, "env_args": GAME, **changes}).config
     return HOPPlusLearner(config, make_env("stag_hunt", **GAME).spec, team, 2 if team else 0, learns_prior)
@@ -46,7 +46,7 @@ def started() -> tuple[HOPPlusLearner, HOPPlusState]:
 @cache
 def watched() -> tuple[Any, Any]:
     made, state = started()
-    return jax.jit(lambda batch: made.training.watch(state.mac, batch, made._seats(batch)))(made.keep(episodes()))
+    return jax.jit(lambda batch: watch(state.mac, batch, made._seats(batch), SEATS))(made.keep(episodes()))
 
 
 def test_views_and_sequences_are_those_of_the_stored_episodes() -> None:
@@ -277,7 +277,7 @@ def test_turned_episodes_are_played_by_the_same_rules() -> None:
 
 def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     team = TeamDraw((TeamSlots(2, (0, 1)), TeamSlots(1, ())))
-    made = learner("2pool1hop_plus", team)
+    made = learner("2pool1hop_plus_codes", team)
     assert made.controls == ("zero", "shuffled")
     state = jax.eval_shape(made.init, KEY)
     assert state.mac.minds.own.goal.shape == (1, J * D, 12)
@@ -285,7 +285,7 @@ def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     whole = episodes()
     batch = made.keep(whole._replace(seat=seat, records={"search_policy": whole.records["search_policy"][:, :, :1]}))
     mac = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state.mac)
-    views, found = jax.jit(lambda batch: made.training.watch(mac, batch, made._seats(batch)))(batch)
+    views, found = jax.jit(lambda batch: watch(mac, batch, made._seats(batch), 1))(batch)
     _, every = watched()
     assert found.seat.shape == (1, 1, GAMES)
     for game in range(GAMES):

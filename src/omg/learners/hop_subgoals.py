@@ -44,7 +44,7 @@ from omg.planning.search import own_order
 if TYPE_CHECKING:
     from omg.config import Config
 
-Models = tuple[SubgoalModel | None, Prior | None]
+Models = tuple[SubgoalModel, Prior | None]
 """What the models' optimiser changes: the models of all sets, and the prior where it is learned along."""
 
 
@@ -57,6 +57,8 @@ class Views(NamedTuple):
     """[B, T+1, A] int8, -1 for none."""
     mask: Array
     """[B, T+1], slots that hold a view."""
+    cells: Array
+    """[B, T+1, A] int32, where everybody is; of those who are not there anything."""
 
 
 class Sequences(NamedTuple):
@@ -125,7 +127,7 @@ class SubgoalsTraining:
             `omg_selected_share`, and of the selection `omg_offset_mean`, `omg_offset_1` ... `omg_offset_H`,
             `omg_value_spread`.
         """
-        views, sequences = self.watch(mac, batch, seats)
+        views, sequences = watch(mac, batch, seats, self.seats)
         selection, goals, share = self._goals(mac, views, sequences, t_env, keys[0])
         mac, opt_state, metrics = self._learn(mac, opt_state, views, sequences, selection, keys[1])
         of_selection = jax.vmap(lambda chosen, known: selection_metrics(chosen, known, self.config.omg_horizon))(
@@ -133,39 +135,6 @@ class SubgoalsTraining:
         )
         metrics |= {name: values.mean() for name, values in of_selection.items()} | {"omg_selected_share": share}
         return SubgoalsUpdate(mac, opt_state, goals, metrics)
-
-    def watch(self, mac: HOPMac, batch: EpisodeBatch, seats: Array) -> tuple[Views, Sequences]:
-        """What the models learn from, read off the states that were stored; seats [B, m]."""
-        game, played = mac.game, loss_mask(batch)
-        players = batch.actions.shape[-1]
-        games, steps = played.shape
-        state = game.from_world(batch.state.reshape(games * (steps + 1), -1))
-
-        def in_time(values: Array) -> Array:
-            return values.reshape(games, steps + 1, *values.shape[1:])
-
-        views = Views(in_time(game.views(state)), in_time(state.last_action), view_mask(batch))
-        standing = in_time(game.there(state))
-        there = (standing[:, :-1] & (played[..., None] > 0)).astype(jnp.float32)
-        last_seen = last_there(standing, views.mask)
-        now = jax.tree.map(lambda leaf: in_time(leaf)[:, :-1].reshape(-1, *leaf.shape[1:]), state)
-
-        def of_seat(seat: Array) -> tuple[Array, ...]:
-            others = own_order(seat, players)[:, 1:]
-            own = jnp.take_along_axis(there, seat[:, None, None], axis=2)
-            known = jnp.take_along_axis(there, others[:, None], axis=2) * own
-            length = jnp.take_along_axis(last_seen, others, axis=1)
-            return (*game.sight(now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
-
-        of_all = jax.vmap(of_seat, in_axes=1)(seats)
-        sets = self.seats if mac.every_seat else 1
-        by_set = [leaf.reshape(sets, -1, *leaf.shape[1:]) for leaf in of_all]
-        maps, time, seat, others, mask, known, length = by_set
-
-        def weigh(own: PolicyValueNetwork, maps: Array, time: Array) -> Array:
-            return own.trunk(maps, time).reshape(len(time), games, steps, -1)
-
-        return views, Sequences(seat, others, each(weigh, mac.minds.own, maps, time), mask, known, length)
 
     def _goals(
         self, mac: HOPMac, views: Views, sequences: Sequences, t_env: Number, key: Array
@@ -181,6 +150,7 @@ class SubgoalsTraining:
 
         def of_set(minds: Minds, part: Sequences, key: Array) -> tuple[Selection, Array, Array]:
             infer_key, select_key, mix_key = jax.random.split(key, 3)
+            assert isinstance(minds.subgoals, SubgoalModel)
             inferred = self.inferred(minds.subgoals, views, part, infer_key)
             selection = self.select(minds.own, part, inferred, goals, select_key)
             mixed, share = mix_subgoals(self.config, inferred, selection, _rows(part.known), t_env, mix_key)
@@ -190,9 +160,8 @@ class SubgoalsTraining:
         told = jnp.zeros_like(told) if self.config.omg_q_input == "zero" else told
         return selection, told, share.mean()
 
-    def inferred(self, model: SubgoalModel | None, views: Views, part: Sequences, key: Array) -> Array:
+    def inferred(self, model: SubgoalModel, views: Views, part: Sequences, key: Array) -> Array:
         """Subgoals [R, T+1, J, D] of one set, drawn or means."""
-        assert model is not None
         found = model.features(model.unroll(model_inputs(views, part)), key if self.config.omg_sample else None)
         return found.reshape(*found.shape[:2], model.sizes.subgoals, -1)
 
@@ -217,6 +186,7 @@ class SubgoalsTraining:
         return select_goals(self.config, (mean, log_var), values, length.shape[-1], length, key)
 
     def _trained(self, mac: HOPMac) -> Models:
+        assert isinstance(mac.minds.subgoals, SubgoalModel)
         return mac.minds.subgoals, mac.subgoal_prior if self.learns_prior else None
 
     def _learn(
@@ -282,6 +252,41 @@ class SubgoalsTraining:
         mean, log_var = (_side_by_side(_rows(values)) for values in (goal.mean, goal.log_var))
         mask, known = _rows(part.mask), _rows(part.known)
         return model.subgoal_loss(played, mean, log_var, mask, self.config.omg_kl_weight, key, known)
+
+
+def watch(mac: HOPMac, batch: EpisodeBatch, seats: Array, count: int) -> tuple[Views, Sequences]:
+    """What the models learn from, read off the states that were stored; seats [B, m], and how many learn."""
+    game, played = mac.game, loss_mask(batch)
+    players = batch.actions.shape[-1]
+    games, steps = played.shape
+    state = game.from_world(batch.state.reshape(games * (steps + 1), -1))
+
+    def in_time(values: Array) -> Array:
+        return values.reshape(games, steps + 1, *values.shape[1:])
+
+    cells = in_time(state.player).astype(jnp.int32)
+    views = Views(in_time(game.views(state)), in_time(state.last_action), view_mask(batch), cells)
+    standing = in_time(game.there(state))
+    there = (standing[:, :-1] & (played[..., None] > 0)).astype(jnp.float32)
+    last_seen = last_there(standing, views.mask)
+    now = jax.tree.map(lambda leaf: in_time(leaf)[:, :-1].reshape(-1, *leaf.shape[1:]), state)
+
+    def of_seat(seat: Array) -> tuple[Array, ...]:
+        others = own_order(seat, players)[:, 1:]
+        own = jnp.take_along_axis(there, seat[:, None, None], axis=2)
+        known = jnp.take_along_axis(there, others[:, None], axis=2) * own
+        length = jnp.take_along_axis(last_seen, others, axis=1)
+        return (*game.sight(now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
+
+    of_all = jax.vmap(of_seat, in_axes=1)(seats)
+    sets = count if mac.every_seat else 1
+    by_set = [leaf.reshape(sets, -1, *leaf.shape[1:]) for leaf in of_all]
+    maps, time, seat, others, mask, known, length = by_set
+
+    def weigh(own: PolicyValueNetwork, maps: Array, time: Array) -> Array:
+        return own.trunk(maps, time).reshape(len(time), games, steps, -1)
+
+    return views, Sequences(seat, others, each(weigh, mac.minds.own, maps, time), mask, known, length)
 
 
 def last_there(there: Array, viewed: Array) -> Array:

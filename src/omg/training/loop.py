@@ -220,7 +220,7 @@ class Trainer:
         """What a user should know about the frozen players, the prior and the size of an update."""
         program = self.program
         lines: list[str] = []
-        if self.config.learner_part.infers_subgoals:
+        if self.config.wants_prior:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
         lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.obs_adapters.items()]
         if program.learned is not None:

@@ -222,7 +222,7 @@ def test_a_player_records_chances_of_cells_and_measures_them() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"subgoal_mode": "conservative"}, "subgoal_mode: got conservative, .* Allowed: last, next, k3, random"),
+        ({"subgoal_mode": "conservative"}, "subgoal_mode: got conservative, .* Allowed: furthest, next, k3, random"),
         ({"subgoal_dim": 8}, "subgoal_dim: got 8, but it is read only with omg_inference=cvae or mlp"),
         ({"prior_path": "x"}, "prior_path: got x, but it is read only with omg_inference=cvae or mlp"),
     ],

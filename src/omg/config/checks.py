@@ -266,7 +266,7 @@ def _check_planner(config: Config) -> None:
     if infers and not config.wants_prior and config.subgoal_mode in ("optimistic", "conservative"):
         raise UserError(
             f"subgoal_mode: got {config.subgoal_mode}, but with omg_inference={config.omg_inference} the player's own "
-            f"value is told no subgoals that it could judge. Allowed: last, next, k3, random."
+            f"value is told no subgoals that it could judge. Allowed: furthest, next, k3, random."
         )
     if infers != (config.hop_model == "subgoals"):
         allowed = "subgoals" if infers else "goals, actions"

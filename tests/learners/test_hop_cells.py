@@ -84,9 +84,9 @@ def test_a_model_infers_step_by_step_what_it_infers_at_once() -> None:
     model = jax.tree.map(lambda leaf: leaf[1], started()[1].mac.minds.subgoals)
     assert isinstance(model, CellModel)
     inputs = model_inputs(views, jax.tree.map(lambda leaf: leaf[1], sequences))
-    together = jax.jit(model.unroll)(inputs)
+    together = jax.jit(lambda inputs: model.unroll(inputs))(inputs)
     assert together.shape == (GAMES, STEPS + 1, J, CELLS)
-    one = jax.jit(model.infer)
+    one = jax.jit(lambda now, memory: model.infer(now, memory))
     memory = SubgoalMemory(jnp.zeros((GAMES, 1, 6)), jnp.zeros((GAMES, 1, 32)))
     for step in range(3):
         now = ModelInputs(inputs.seen[:, step], inputs.last_actions[:, step], inputs.seats[:, 0])

@@ -26,7 +26,7 @@ from omg.envs.grid.symmetry import symmetries
 from omg.envs.grid.view import MapView
 from omg.learners.hop import SEARCH_POLICY, HOPLearner
 from omg.learners.hop_cells import CellsTraining
-from omg.learners.hop_plus_measures import subgoal_measures
+from omg.learners.hop_plus_measures import subgoal_measures, truth_measures
 from omg.learners.hop_subgoals import SubgoalsTraining
 from omg.types import PyTree
 
@@ -78,7 +78,9 @@ class HOPPlusLearner(HOPLearner):
         """How well the others were understood in test episodes: see `hop_measures` and `hop_plus_measures`."""
         measures = super().examine(state, batch, key)
         seats, partners = self._seats(batch), self.partners
-        return measures | subgoal_measures(state.mac, batch, seats, self.config.omg_horizon, partners)
+        horizon = self.config.omg_horizon
+        measures |= subgoal_measures(state.mac, batch, seats, horizon, partners)
+        return measures | truth_measures(state.mac, batch, seats, horizon)
 
     def update(
         self, state: PyTree, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array

@@ -117,11 +117,14 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
         partners: number of different players in the other seats.
     """
     watched, prior = watch(mac, batch, seats), mac.subgoal_prior
-    steps, others = watched.weight.shape[1], watched.others
+    others = watched.others
     if prior is None:
         inferred = batch.records["infer_cells"][:, :-1]
         subgoals = inferred.reshape(*inferred.shape[:3], others.shape[-1], -1)
-        measures = _cell_measures(mac, batch, seats, watched, subgoals, horizon)
+        places = _own_cell(watched.rows(watched.seen), mac.game.map_shape)
+        then = jnp.take_along_axis(places, watched.ahead(horizon), axis=1)
+        likeliest = watched.rows(subgoals).argmax(axis=-1)
+        measures = _place_measures(likeliest, places[:, :-1], then, watched.weight, mac.game.map_shape)
         return measures | _probes(mac, batch, seats, watched, inferred, subgoals, partners)
     inferred = batch.records["infer_mu"][:, :-1]
     subgoals = inferred.reshape(*inferred.shape[:3], others.shape[-1], -1)
@@ -140,25 +143,27 @@ def subgoal_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: in
     if prior.map_shape is not None:
         guess, now, then = (_own_cell(views, prior.map_shape) for views in (decoded, seen[:, :-1], future))
         measures |= _place_measures(guess, now, then, weight, prior.map_shape)
-        ahead = watched.ahead(horizon).reshape(*others.shape, steps)
-        coming = jnp.take_along_axis(watched.seen, jnp.moveaxis(ahead, 3, 1)[..., None], axis=1)
-        told = {"told_nothing": jnp.zeros_like(subgoals), "told_truth": prior.encode(coming)[0]}
-        measures |= told_measures(mac, batch, seats, told)
     return measures | _probes(mac, batch, seats, watched, inferred, subgoals, partners)
 
 
-def _cell_measures(
-    mac: HOPMac, batch: EpisodeBatch, seats: Array, watched: Watched, chances: Array, horizon: int
-) -> dict[str, Array]:
-    """Of chances of cells [B, T, m, J, cells]: where the likeliest one is, and what it tells of actions."""
-    shape = mac.game.map_shape
-    seen = watched.rows(watched.seen)
-    now = _own_cell(seen, shape)
-    then = jnp.take_along_axis(now, watched.ahead(horizon), axis=1)
-    measures = _place_measures(watched.rows(chances).argmax(axis=-1), now[:, :-1], then, watched.weight, shape)
-    truth = jnp.moveaxis(then.reshape(*watched.others.shape, -1), 3, 1)
-    told = {"told_nothing": jnp.full_like(truth, UNTOLD), "told_truth": truth}
-    return measures | told_measures(mac, batch, seats, told)
+def truth_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: int) -> dict[str, Array]:
+    """What co-players' networks make of actions when told what really came, and when told nothing.
+
+    Arguments as for `subgoal_measures`.
+
+    Returns:
+        `action_surprise_told_truth`, `action_accuracy_told_truth`, and the same with `told_nothing`.
+    """
+    watched, prior = watch(mac, batch, seats), mac.subgoal_prior
+    ahead = jnp.moveaxis(watched.ahead(horizon).reshape(*watched.others.shape, -1), 3, 1)
+    coming = jnp.take_along_axis(watched.seen, ahead[..., None], axis=1)
+    if prior is None:
+        truth = _own_cell(coming, mac.game.map_shape)
+        nothing = jnp.full_like(truth, UNTOLD)
+    else:
+        truth = prior.encode(coming)[0]
+        nothing = jnp.zeros_like(truth)
+    return told_measures(mac, batch, seats, {"told_nothing": nothing, "told_truth": truth})
 
 
 def _place_measures(guess: Array, now: Array, then: Array, weight: Array, shape: MapShape) -> dict[str, Array]:

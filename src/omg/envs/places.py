@@ -42,6 +42,11 @@ class NumberPlace:
     alive: int | None = None
     """Index of a number that is above 0 as long as the seat is in the game; None: it always is."""
 
+    @property
+    def leaves(self) -> bool:
+        """Whether a seat may leave the game before it is over."""
+        return self.alive is not None
+
     def read(self, numbers: Array) -> Places:
         """Of one seat's numbers [..., W]."""
         x = numbers[..., self.x] * self.x_scale + self.offset
@@ -56,6 +61,8 @@ class CellPlace:
 
     height: int
     width: int
+    leaves = True
+    """See `NumberPlace.leaves`."""
 
     def read(self, numbers: Array) -> Places:
         """Of one seat's numbers [..., W]: the middle of what is in the picture, so that a guess may lie between cells.

@@ -158,8 +158,8 @@ def measure(folder: Path, name: str, agents: list[str], share: float, episodes: 
             if arena.pool.members(pool_set):
                 found = inference_rows(contestants, arena, pool_set, episodes=episodes, seed=1000)
                 rows += [{"game": name, "partners": pool_set, **row} for row in found]
-    write_rows(folder / f"{name}.csv", rows, ["game", "partners", *MeasureRow.names()])
-    print(f"{name}: done", flush=True)
+        write_rows(folder / f"{name}.csv", rows, ["game", "partners", *MeasureRow.names()])
+        print(f"{name}: {label} is done", flush=True)
 
 
 def make_pool(game: Game, pool: Path, share: float) -> None:

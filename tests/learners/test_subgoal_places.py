@@ -15,7 +15,7 @@ from helpers.played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, A, B, T, config, d
 from omg.config import adjust, resolve
 from omg.controllers.others import subgoal_steps
 from omg.controllers.places import place_reader
-from omg.envs.places import NumberPlace, Places
+from omg.envs.places import NumberPlace, Positions
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.pools.priors import PriorCard, load_prior, pool_prior, save_prior
@@ -69,7 +69,7 @@ def test_errors_are_those_of_whoever_is_there_now_and_then() -> None:
     _, reader = read(omg_horizon=horizon)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2, B, T, 1, A - 1)).astype(np.float32)
-    guess = Places(jnp.asarray(x), jnp.asarray(y), jnp.ones(x.shape, bool))
+    guess = Positions(jnp.asarray(x), jnp.asarray(y), jnp.ones(x.shape, bool))
     length = np.array(LENGTHS)
     found = reader.errors(guess, jnp.asarray(batch.state), jnp.asarray(seats), jnp.asarray(length))
     counted = 0

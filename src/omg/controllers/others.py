@@ -13,7 +13,7 @@ observations stand in.
 
 With `subgoal_of: places` a slot stands for where the others *are* in it, three numbers for each of them:
 
-    [ x | y | 1 as long as it is in the game ]
+    x, y, and 1 as long as it is in the game
 
 in the units of the game's picture (`EnvSpec.seat_places`). Who has left stays where it was seen last. Numbers that are
 places make a small and exact prior, and the mean of two of them lies between them, which that of two pictures does not.
@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.envs.places import Places, SeatPlace
+from omg.envs.places import Positions, SeatPlace
 from omg.errors import UserError
 from omg.modules.opponent_models.base import others_of
 
@@ -94,7 +94,7 @@ class OthersSteps:
         of_others = others_of(steps[:, :-1], seats)
         return jnp.pad(of_others.reshape(*of_others.shape[:3], -1), ((0, 0), (1, 0), (0, 0), (0, 0)))
 
-    def place_in(self, by_seat: Array, place: SeatPlace) -> Places:
+    def place_in(self, by_seat: Array, place: SeatPlace) -> Positions:
         """The places in decoded numbers [..., J, `place_dim` + U], as the game tells them: leaves [..., J]."""
         return place.read(by_seat[..., : self.place_dim])
 
@@ -135,11 +135,11 @@ class OthersPlaces:
         each = jnp.stack([x, y, places.there.astype(jnp.float32)], axis=-1)
         return others_of(each, seats).reshape(*each.shape[:2], seats.shape[1], -1)
 
-    def place_in(self, by_seat: Array, place: SeatPlace) -> Places:
+    def place_in(self, by_seat: Array, place: SeatPlace) -> Positions:
         """The places in decoded numbers [..., J, 3]: leaves [..., J]."""
         del place
         x, y, there = jnp.moveaxis(by_seat, -1, 0)
-        return Places(x, y, there > 0.5)
+        return Positions(x, y, there > 0.5)
 
 
 def steps_of_others(spec: EnvSpec) -> OthersSteps:

@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 
 from omg.controllers.others import OthersPlaces, OthersSteps, steps_of_others, subgoal_steps
-from omg.envs.places import Places, SeatPlace
+from omg.envs.places import Positions, SeatPlace
 from omg.modules.opponent_models.prior import Prior
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class PlaceErrors(NamedTuple):
     """[...] bool, who counts: the other is in the game now and then, and the seat itself is now."""
 
 
-def place_errors(guess: Places, now: Places, then: Places, alive: Array) -> PlaceErrors:
+def place_errors(guess: Positions, now: Positions, then: Positions, alive: Array) -> PlaceErrors:
     """Of guesses made now for a time to come; leaves [..., J], and whether the seat itself is in the game [...]."""
     return PlaceErrors(
         jnp.hypot(guess.x - then.x, guess.y - then.y),
@@ -81,7 +81,7 @@ class PlaceReader:
         early = isinstance(self.told, OthersSteps) or (self.told is not None and self.round_steps is not None)
         return self.stands_for(slots, length) - int(early)
 
-    def standing(self, state: Array, seats: Array) -> Places:
+    def standing(self, state: Array, seats: Array) -> Positions:
         """Where the others of some seats really are.
 
         Args:
@@ -92,22 +92,22 @@ class PlaceReader:
             Leaves [..., m, J].
         """
         everyone = self.place.read(self.steps.blocks_of(state))
-        return Places(*(jnp.take_along_axis(each[..., None, :], self._others(seats), axis=-1) for each in everyone))
+        return Positions(*(jnp.take_along_axis(each[..., None, :], self._others(seats), axis=-1) for each in everyone))
 
     def alive(self, state: Array, seats: Array) -> Array:
         """Whether the seats [..., m] themselves are in the game: [..., m] bool."""
         return jnp.take_along_axis(self.place.read(self.steps.blocks_of(state)).there, seats, axis=-1)
 
-    def guessed(self, prior: Prior, subgoals: Array, seats: Array) -> Places:
+    def guessed(self, prior: Prior, subgoals: Array, seats: Array) -> Positions:
         """Where subgoals [..., m, D] of some seats [..., m] say that the others will be: leaves [..., m, J]."""
         decoded = prior.decode(subgoals)
         if self.told is None:
             everyone = self.place.read(self.steps.blocks_of(decoded))
-            return Places(*(jnp.take_along_axis(each, self._others(seats), axis=-1) for each in everyone))
+            return Positions(*(jnp.take_along_axis(each, self._others(seats), axis=-1) for each in everyone))
         by_seat = decoded.reshape(*decoded.shape[:-1], self.steps.n_agents - 1, -1)
         return self.told.place_in(by_seat, self.place)
 
-    def errors(self, guess: Places, state: Array, seats: Array, length: Array) -> PlaceErrors:
+    def errors(self, guess: Positions, state: Array, seats: Array, length: Array) -> PlaceErrors:
         """How far guesses along episodes are from what came.
 
         Args:
@@ -124,9 +124,9 @@ class PlaceReader:
         standing, alive = self.standing(state, timed), self.alive(state, timed)
         now = jnp.arange(steps)
         later = jnp.broadcast_to(self.later(now[None], length[:, None]), (len(state), steps))[..., None, None]
-        then = Places(*(jnp.take_along_axis(values, later, axis=1) for values in standing))
+        then = Positions(*(jnp.take_along_axis(values, later, axis=1) for values in standing))
         played = (now < length[:, None])[..., None]
-        present = Places(*(values[:, :steps] for values in standing))
+        present = Positions(*(values[:, :steps] for values in standing))
         return place_errors(guess, present, then, alive[:, :steps] & played)
 
     def _others(self, seats: Array) -> Array:

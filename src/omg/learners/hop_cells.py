@@ -72,7 +72,7 @@ class CellsTraining:
         share = selected_share(self.config, t_env)
 
         def drawn(model: CellModel, part: Sequences, key: Array) -> Array:
-            chances = jax.nn.softmax(model.unroll(model_inputs(views, part))[:, :-1])
+            chances = jax.nn.softmax(model.unroll(model_inputs(views, part))[:, :-1, 0])
             return drawn_cell(chances, jax.random.uniform(key, chances.shape[:-1]))
 
         inferred = each(drawn, mac.minds.subgoals, sequences, jax.random.split(drawn_key, len(cells)))
@@ -135,7 +135,7 @@ class CellsTraining:
 
             def gradients(model: CellModel, part: Sequences, target: Array) -> tuple[CellModel, dict[str, Array]]:
                 def loss(model: CellModel) -> tuple[Array, dict[str, Array]]:
-                    logits = model.unroll(model_inputs(seen, part))[:, :-1]
+                    logits = model.unroll(model_inputs(seen, part))[:, :-1, 0]
                     known = part.known.reshape(-1, *part.known.shape[2:])
                     return cell_loss(logits, target.reshape(known.shape), known)
 

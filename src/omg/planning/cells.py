@@ -112,7 +112,7 @@ class CellJudge(SubgoalJudge[State]):
         view = self.game.view_of(state, seat, sight, legal)
         before = jax.tree.map(lambda leaf: leaf[:, None], trace.memory)
         logits, memory = model.infer(ModelInputs(view[:, None], state.last_action, seat[:, None]), before)
-        chances = jax.nn.softmax(logits)
+        chances = jax.nn.softmax(logits[:, 0])
         if self.silent:
             cell = jnp.full(chances.shape[:-1], UNTOLD)
         elif self.draws:

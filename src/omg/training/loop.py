@@ -207,7 +207,6 @@ class Trainer:
 
     def _evaluate(self, state: RunState, progress: Progress) -> Ending:
         """One test, and nothing else (`evaluate`)."""
-        self.reporter.step("testing")
         self._test(self.program.test, state, progress)
         return Ending("finished", state, progress, self.stop.number)
 
@@ -244,6 +243,7 @@ class Trainer:
 
     def _test(self, test: Test, state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
+        self.reporter.step("testing")
         stats, found = jax.device_get(test(state))
         progress.last_test = int(state.t_env.numpy().min())
         rows: list[Row] = []

@@ -78,10 +78,10 @@ def follow(run: Path, lines: int, metric: str | None, rest: Callable[[], None]) 
             further = place + _PART
         if further == place and over:
             return
+        if further == place:
+            rest()
         # A resumed run cuts its metrics back to its checkpoint.
         place = min(further, _size(file))
-        if not found:
-            rest()
 
 
 def _size(file: Path) -> int:

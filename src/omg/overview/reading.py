@@ -56,13 +56,14 @@ def read_tree(path: Path, most: int = 1_000_000) -> Tree:
 
 
 def is_worked_on(folder: Path) -> bool | None:
-    """Whether a process has the lock of a folder; None where nobody can say."""
-    handle = open_plain(folder / ".lock")
-    if handle is None:
+    """Whether a process has the lock of a folder, as it has as long as it lives; None where nobody can say."""
+    if fcntl is None:
         return None
+    lock = folder / ".lock"
+    handle = open_plain(lock)
+    if handle is None:
+        return None if lock.is_file() and not os.access(lock, os.R_OK) else False
     try:
-        if fcntl is None:
-            return None
         # Shared and for a moment: whoever wants the folder at that moment tries again (`RunFolder.lock`).
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(handle, fcntl.LOCK_UN)

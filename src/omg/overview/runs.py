@@ -107,7 +107,7 @@ def run_status(folder: Path) -> tuple[str, str]:
         return status, text_of(stored.get("reason")) if status == "failed" else ""
     worked_on = is_worked_on(folder)
     if worked_on is None:
-        worked_on = time.time() - last_sign(folder) < _FRESH_SECONDS
+        worked_on = abs(time.time() - last_sign(folder)) < _FRESH_SECONDS
     if not worked_on:
         return "interrupted", "its process is gone"
     return "running", text_of(read_tree(folder / "progress.json").get("doing"))

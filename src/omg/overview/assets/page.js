@@ -76,6 +76,11 @@ function newRow(row) {
   parts.badge = make("span");
   parts.note = make("span", "", "note");
   parts.status.append(parts.badge, parts.note);
+  for (const name of ["best", "last"]) {
+    parts[`${name}Score`] = make("span");
+    parts[`${name}Metric`] = make("span", "", "metric");
+    parts[name].append(parts[`${name}Score`], parts[`${name}Metric`]);
+  }
   parts.bar = make("progress");
   parts.bar.max = 1;
   parts.share = make("span");
@@ -100,9 +105,12 @@ function fill(row) {
     parts.bar.setAttribute("aria-label", `${row.algorithm || row.kind}, done`);
     parts.done.classList.toggle("still", row.status !== "running");
   }
-  put(parts.best, score(row.best));
-  put(parts.last, score(row.last));
-  parts.best.title = parts.last.title = row.metric;
+  for (const name of ["best", "last"]) {
+    const metric = row[name] === null ? "" : row.metric.replace(/^test_|_mean$/g, "");
+    put(parts[`${name}Score`], score(row[name]));
+    put(parts[`${name}Metric`], metric);
+    parts[name].hidden = parts[name].textContent === "" && matchMedia("(max-width: 56rem)").matches;
+  }
   put(parts.steps, row.env_steps_per_second === null ? "" : Math.round(row.env_steps_per_second).toLocaleString("en"));
   put(parts.age, duration(row.age));
   const wanted = JSON.stringify(row.links);
@@ -138,8 +146,12 @@ function show() {
   if (order) rows.sort(compare);
   const lines = rows.map(fill);
   const there = [...at("rows").children];
-  // Only moved where the order has changed: a moved row loses the keyboard's place in it.
-  if (lines.length !== there.length || lines.some((line, place) => line !== there[place])) at("rows").replaceChildren(...lines);
+  if (lines.length !== there.length || lines.some((line, place) => line !== there[place])) {
+    const focused = document.activeElement;
+    at("rows").replaceChildren(...lines);
+    // What is moved loses the keyboard.
+    if (focused.isConnected) focused.focus({ preventScroll: true });
+  }
   const counts = new Map();
   for (const row of data.rows) counts.set(row.status, (counts.get(row.status) || 0) + 1);
   const kinds = ["running", "finished", "stopped", "interrupted", "failed"].filter((name) => counts.has(name));

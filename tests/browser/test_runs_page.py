@@ -81,6 +81,8 @@ def test_the_page_can_be_read(open_runs, tmp_path: Path, size: tuple[int, int], 
     assert "25 %, 8 s left" in running.inner_text()
     (best,) = (text for text in page.locator("tbody tr").all_inner_texts() if "1.250" in text)
     assert best.split().count("1.250") == best.split().count("return") == 2, "best and last, and what they are"
+    curve = running.get_by_role("img", name="3 tests, from 0.375 to 0.625")
+    assert len(curve.locator("polyline").get_attribute("points").split()) == 3
     assert too_wide(page) == 0
     assert barriers(page) == []
     take_picture(page, f"runs_{size[0]}_{scheme}", tmp_path)

@@ -47,7 +47,7 @@ def test_a_run_is_shown_as_its_files_have_it(tmp_path: Path) -> None:
     folder = made_run(tmp_path)
     row = only(tmp_path)
     assert (row.folder, row.kind, row.status) == (str(folder.path), "run", "finished")
-    assert (row.algorithm, row.game, row.seeds) == ("iql", "foraging 4x4", 2)
+    assert (row.name, row.algorithm, row.game, row.seeds) == ("iql", "iql", "foraging 4x4", 2)
     assert (row.done, row.t_env, row.t_max) == (1.0, 600.0, 1000.0)
     assert row.metric == "test_return_mean"
     assert row.last == (0.75 + 0.5) / 2
@@ -100,6 +100,17 @@ def test_half_a_line_is_not_read(tmp_path: Path) -> None:
 )
 def test_metrics_that_are_none_are_no_result(metrics: bytes) -> None:
     assert math.isnan(read_scores(metrics, "return").last)
+
+
+def test_the_tests_of_a_run_make_a_curve(tmp_path: Path) -> None:
+    folder = made_run(tmp_path)
+    assert Shelf([tmp_path]).look().listed[0].curve == (0.375, 0.6875, 0.625)
+    write_tests(folder, [(1, step, float(step)) for step in range(1000)])
+    curve = Shelf([tmp_path]).look().listed[0].curve
+    assert (len(curve), curve[0], curve[-1]) == (48, 0.0, 999.0)
+    assert list(curve) == sorted(set(curve))
+    write_tests(folder, [(1, 0, math.nan), (1, 1, 0.5), (2, 1, 0.5)])
+    assert Shelf([tmp_path]).look().listed[0].curve == ()
 
 
 def test_what_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +176,7 @@ def test_a_disk_that_takes_no_note_does_not_end_a_run(tmp_path: Path) -> None:
 def test_a_pipeline_says_which_of_its_tasks_are_done(tmp_path: Path) -> None:
     made_pipeline(tmp_path / "exp", done=2, tasks=5, page="<p>report</p>")
     row = only(tmp_path)
-    assert (row.kind, row.algorithm, row.game) == ("pipeline", "tiny", "foraging")
+    assert (row.kind, row.name, row.game) == ("pipeline", "tiny", "foraging")
     assert (row.status, row.done, row.pages) == ("interrupted", 0.4, 1)
     assert row.note == "2 of 5 tasks: train agent1"
     with RunFolder(tmp_path / "exp").lock():
@@ -200,7 +211,7 @@ def test_a_suite_holds_pipelines(tmp_path: Path) -> None:
     write_json(tmp_path / "stages" / "part" / "tiny" / "1.json", {"fingerprint": "a", "status": "done", "seconds": 1.0})
     made_pipeline(tmp_path / "tiny" / "draw_1", done=4)
     found = {row.kind: row for row in rows(tmp_path)}
-    assert (found["suite"].algorithm, found["suite"].done) == ("all", 0.5)
+    assert (found["suite"].name, found["suite"].done) == ("all", 0.5)
     assert found["pipeline"].status == "finished"
 
 

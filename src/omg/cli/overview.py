@@ -28,7 +28,7 @@ RESULTS = Path("results")
 """Where runs are kept unless told otherwise."""
 PORT = 8300
 _STYLES = {"running": "bold cyan", "finished": "green", "stopped": "green", "interrupted": "yellow", "failed": "red"}
-_LEAST_IMPORTANT = ("kind", "left", "game", "algorithm", "note", "steps/s", "age")
+_LEAST_IMPORTANT = ("kind", "left", "algorithm", "game", "note", "name", "steps/s", "age")
 """Columns that a narrow terminal does without, in this order."""
 _MOST_NOTE = 44
 _FOLDER = 40
@@ -193,7 +193,8 @@ def _cells(row: OverviewRow) -> dict[str, str]:
         "steps/s": "" if math.isnan(row.steps) else f"{row.steps:,.0f}",
         "left": duration(row.left),
         "age": duration(row.age),
-        "algorithm": row.algorithm,
+        "name": row.name,
+        "algorithm": row.algorithm if row.algorithm != row.name else "",
         "game": row.game,
         "kind": row.kind,
         "note": note,

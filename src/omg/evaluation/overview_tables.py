@@ -12,7 +12,8 @@ class OverviewRow(TableRow):
     kind: Field[str] = text("kind", "run, pipeline, suite or pool")
     status: Field[str] = text("status", "running, finished, stopped (early stop), interrupted or failed")
     note: Field[str] = text("note", "what is being done, why it failed, what a pool holds")
-    algorithm: Field[str] = text("algorithm", "that is trained; of a pipeline or suite the name of its plan")
+    name: Field[str] = text("name", "of the algorithm, the team, the agent of a plan, or the plan")
+    algorithm: Field[str] = text("algorithm", "that is trained")
     game: Field[str] = text("game", "and its scenario")
     seeds: Field[int] = whole("seeds", "that are trained at once; of a pool its members")
     done: Field[float] = real(
@@ -29,3 +30,7 @@ class OverviewRow(TableRow):
     best: Field[float] = real("best", "the metric in each seed's best test, mean over seeds", form="score")
     age: Field[float] = real("age", "seconds since it last wrote anything")
     pages: Field[int] = whole("pages", "reports and replays in it")
+
+
+OVERVIEW_TABLES: dict[str, type[TableRow]] = {"runs.csv": OverviewRow}
+"""Table -> what its rows are."""

@@ -25,6 +25,8 @@ class Listed:
 
     row: OverviewRow
     found: Found
+    curve: tuple[float, ...] = ()
+    """The tests of a run, for a small picture."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Shelf:
             row = self._row(found, inner)
             if row is not None:
                 rows[id(found)] = row
-        listed = [Listed(rows[id(found)], found) for found in finding.found if id(found) in rows]
+        known = [found for found in finding.found if id(found) in rows]
+        listed = [Listed(rows[id(found)], found, self._reader.curve(found)) for found in known]
         listed.sort(key=lambda one: (_RANK.get(one.row.status, 1), _sortable(one.row.age)))
         return Listing(listed, finding.pages, finding.complete)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +33,13 @@ class Scores(NamedTuple):
     metric: str
     last: float
     best: float
+    curve: tuple[float, ...] = ()
+    """Mean over the seeds in each test, in their order; of many tests some."""
 
 
 NO_SCORES = Scores("", math.nan, math.nan)
+_CURVE = 48
+"""Most points of a curve."""
 
 
 class Reader:
@@ -58,6 +63,7 @@ class Reader:
             kind="run",
             status=status,
             note=note,
+            name=text_of(settings.get("name")),
             algorithm=_algorithm(settings),
             game=_game(settings, game),
             seeds=seeds,
@@ -73,6 +79,11 @@ class Reader:
             age=max(0.0, time.time() - last_sign(folder)),
             pages=len(found.pages),
         )
+
+    def curve(self, found: Found) -> tuple[float, ...]:
+        """The tests of a run whose row was read."""
+        known = self._scores.get(found.path)
+        return () if known is None else known[1].curve
 
     def _scored(self, folder: Path, success: str) -> Scores:
         file = folder / "metrics.csv"
@@ -127,14 +138,14 @@ def read_scores(metrics: bytes, success: str) -> Scores:
     """
     for name in (OWN_RETURN, *((success,) if success else ()), "return"):
         metric = f"test_{name}_mean"
-        last: dict[bytes, float] = {}
+        tests: dict[bytes, list[float]] = {}
         best: dict[bytes, float] = {}
         for seed, t_env, value in _values(metrics, metric):
-            last[seed] = value
+            tests.setdefault(seed, []).append(value)
             if t_env > 0 and value > best.get(seed, -math.inf):
                 best[seed] = value
-        if last:
-            return Scores(metric, _mean(last), _mean(best))
+        if tests:
+            return Scores(metric, _mean([values[-1] for values in tests.values()]), _mean(best.values()), _curve(tests))
     return NO_SCORES
 
 
@@ -158,8 +169,16 @@ def _values(metrics: bytes, metric: str) -> list[tuple[bytes, int, float]]:
     return found
 
 
-def _mean(values: dict[bytes, float]) -> float:
-    return sum(values.values()) / len(values) if values else math.nan
+def _curve(tests: dict[bytes, list[float]]) -> tuple[float, ...]:
+    means = [_mean(values) for values in zip(*tests.values(), strict=False)]  # A test may be of some seeds so far.
+    places = (
+        range(len(means)) if len(means) <= _CURVE else (i * (len(means) - 1) // (_CURVE - 1) for i in range(_CURVE))
+    )
+    return tuple(means[place] for place in places if math.isfinite(means[place]))
+
+
+def _mean(values: Collection[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 def _speed(folder: Path) -> tuple[float, float]:
@@ -173,7 +192,7 @@ def _speed(folder: Path) -> tuple[float, float]:
 
 
 def _algorithm(settings: dict[str, str]) -> str:
-    """The algorithm of a run; agents of a plan are called as they like, and train one."""
+    """What a run trains; it may be called otherwise, as a team or by its label in a plan."""
     trained = settings.get("train_alg", "null")
     return text_of(settings.get("name") if trained == "null" else trained)
 

@@ -130,7 +130,7 @@ class OverviewServer(ThreadingHTTPServer):
             links = [_link(handed, page, "page", _page_name(one.found, page)) for page in one.found.pages]
             if one.found.kind == "run":
                 links.append(_link(handed, one.found.path / "console.log", "log", "log"))
-            rows.append({**plain_row(one.row), "id": _short(one.found.path), "links": links})
+            rows.append({**plain_row(one.row), "id": _short(one.found.path), "links": links, "curve": one.curve})
         loose = [_link(handed, page, "page", inert(str(page))) for page in listing.pages]
         self._handed = handed
         return {"rows": rows, "pages": loose, "complete": listing.complete}

@@ -1,11 +1,12 @@
 "use strict";
 // The rows come from the server again and again; texts in them are a stranger's and only ever become text.
 const COLUMNS = [
-  { key: "name", label: "What", sort: (row) => `${row.algorithm} ${row.game} ${row.folder}`.toLowerCase(), kind: "all" },
+  { key: "name", label: "What", sort: (row) => `${row.name} ${row.game} ${row.folder}`.toLowerCase(), kind: "all" },
   { key: "status", label: "Status", sort: (row) => row.status, kind: "all" },
   { key: "done", label: "Done", sort: (row) => row.done, kind: "number", down: true },
   { key: "best", label: "Best", sort: (row) => row.best, kind: "number", down: true },
   { key: "last", label: "Last", sort: (row) => row.last, kind: "number", down: true },
+  { key: "curve", label: "Tests", kind: "curve" },
   { key: "steps", label: "Steps/s", sort: (row) => row.env_steps_per_second, kind: "number", down: true },
   { key: "age", label: "Age", sort: (row) => row.age, kind: "number" },
   { key: "links", label: "Pages", kind: "all" },
@@ -90,8 +91,9 @@ function newRow(row) {
 }
 function fill(row) {
   const { line, parts } = known.get(row.id) || newRow(row);
-  put(parts.what, row.algorithm || row.kind);
-  put(parts.game, [row.game, row.kind === "run" ? "" : row.kind].filter(Boolean).join(" \u00b7 "));
+  put(parts.what, row.name || row.kind);
+  const algorithm = row.algorithm === row.name ? "" : row.algorithm;
+  put(parts.game, [algorithm, row.game, row.kind === "run" ? "" : row.kind].filter(Boolean).join(" \u00b7 "));
   put(parts.folder, row.folder);
   if (parts.badge.className !== `badge ${row.status}`) parts.badge.className = `badge ${row.status}`;
   put(parts.badge, row.status);
@@ -102,7 +104,7 @@ function fill(row) {
     const left = row.left === null ? "" : `, ${duration(row.left)} left`;
     put(parts.share, `${Math.floor(100 * row.done)} %${left}`);
     parts.bar.value = row.done;
-    parts.bar.setAttribute("aria-label", `${row.algorithm || row.kind}, done`);
+    parts.bar.setAttribute("aria-label", `${row.name || row.kind}, done`);
     parts.done.classList.toggle("still", row.status !== "running");
   }
   for (const name of ["best", "last"]) {
@@ -110,6 +112,11 @@ function fill(row) {
     put(parts[`${name}Score`], score(row[name]));
     put(parts[`${name}Metric`], metric);
     parts[name].hidden = parts[name].textContent === "" && matchMedia("(max-width: 56rem)").matches;
+  }
+  const curve = row.curve.join();
+  if (parts.drawn !== curve) {
+    parts.drawn = curve;
+    parts.curve.replaceChildren(...(row.curve.length > 1 ? [picture(row.curve)] : []));
   }
   put(parts.steps, row.env_steps_per_second === null ? "" : Math.round(row.env_steps_per_second).toLocaleString("en"));
   put(parts.age, duration(row.age));
@@ -121,6 +128,29 @@ function fill(row) {
     parts.links.replaceChildren(...(row.links.length ? [box] : []));
   }
   return line;
+}
+// The tests from the first to the newest, between their lowest and their highest value.
+function picture(values) {
+  const [wide, high, edge] = [88, 26, 3];
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const place = (value, index) => [
+    edge + ((wide - 2 * edge) * index) / (values.length - 1),
+    most > least ? high - edge - ((high - 2 * edge) * (value - least)) / (most - least) : high / 2,
+  ];
+  const points = values.map(place);
+  const svg = draw("svg", { viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: "img" });
+  const last = values.length - 1;
+  svg.setAttribute("aria-label", `${values.length} tests, from ${score(values[0])} to ${score(values[last])}`);
+  svg.append(
+    draw("polyline", { points: points.map((point) => point.map((one) => one.toFixed(1)).join()).join(" ") }),
+    draw("circle", { cx: points[last][0], cy: points[last][1], r: 2.5 }),
+  );
+  return svg;
+}
+function draw(name, attributes) {
+  const one = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, String(value));
+  return one;
 }
 function anchor(link, where) {
   const one = make("a", link.name);
@@ -139,7 +169,7 @@ function show() {
   if (!data) return;
   const words = at("words").value.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = data.rows.filter((row) => {
-    const text = `${row.algorithm} ${row.game} ${row.folder} ${row.kind} ${row.status} ${row.note}`.toLowerCase();
+    const text = `${row.name} ${row.algorithm} ${row.game} ${row.folder} ${row.kind} ${row.status} ${row.note}`.toLowerCase();
     return words.every((word) => text.includes(word)) && (!at("status").value || row.status === at("status").value)
       && (!at("kind").value || row.kind === at("kind").value);
   });

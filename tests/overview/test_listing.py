@@ -139,7 +139,7 @@ def test_a_training_is_shown_while_it_goes_on(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(RunReporter, name, and_look)
     run = api.train_config(tiny_config(tmp_path, test_interval=400), quiet=True)
     assert {row.status for row in seen} == {"running"}
-    assert [row.note for row in seen if row.note != "training"][:2] == ["compiling", "testing"]
+    assert [row.note for row in seen if row.note != "training"][:2] == ["compiling", "testing, 4 episodes of each seed"]
     shares = [row.done for row in seen if row.note == "training"]
     assert shares == sorted(shares)
     assert shares[0] < 0.1

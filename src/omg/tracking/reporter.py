@@ -6,6 +6,7 @@ import math
 import os
 import time
 from contextlib import ExitStack, nullcontext, suppress
+from threading import Lock
 from types import TracebackType
 
 from rich.console import Console
@@ -45,7 +46,7 @@ class RunReporter:
         self.newest_speed: Speed | None = None
         self.headline: dict[str, float] = {}
         self.tested_at: int | None = None
-        self.doing = ""
+        self.doing, self.noting = "", Lock()
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -99,21 +100,22 @@ class RunReporter:
 
     def busy(self, title: str) -> None:
         """Remembers what the run does until it reports again; shown only if that takes long."""
-        self._note(title)
         self.heartbeat.begin(title)
 
     def _still(self, title: str, seconds: float) -> None:
-        """Says what has been going on for so long."""
+        """Says what has been going on for so long; called from another thread."""
+        self._note(title, again=True)
         if self.console.is_terminal:
             self.progress.update(self.task, note=f"{title}, {seconds:.0f} s")
         else:
             self._show(f"{title}: {seconds:.0f} s so far")
 
-    def _note(self, doing: str) -> None:
-        """Writes down what the run is at, where that has changed: it takes a tenth of a millisecond."""
-        if doing != self.doing:
-            self.doing = doing
-            self.folder.set_doing(doing)
+    def _note(self, doing: str, *, again: bool = False) -> None:
+        """Writes down what the run is at, where that has changed, or `again` as a sign of life."""
+        with self.noting:
+            if again or doing != self.doing:
+                self.doing = doing
+                self.folder.set_doing(doing)
 
     def rows(self, rows: list[Row]) -> None:
         """Appends metrics to the CSV and hands them to the other trackers."""

@@ -16,6 +16,7 @@ from omg.config import adjust, resolve
 from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.envs import make_env
+from omg.envs.grid.symmetry import symmetries
 from omg.errors import UserError
 from omg.learners.hop_cells import CellsTraining
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
@@ -23,7 +24,7 @@ from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.cell_features import CellFeatures, NoTargets
 from omg.modules.opponent_models.cells import CellModel, cell_loss
-from omg.planning.cells import UNTOLD, CellFollowing, drawn_cell, expected_actions
+from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions
 from omg.planning.minds import SubgoalMemory
 
 J, H, CELLS = SEATS - 1, 2, GAME["size"] ** 2
@@ -136,12 +137,22 @@ def test_what_is_expected_is_the_mean_over_cells() -> None:
     minds, sight, legal = one_seat()
     rng = np.random.default_rng(1)
     chances = rng.dirichlet(np.ones(CELLS), size=(GAMES, J)).astype(np.float32)
-    found = jax.jit(lambda: expected_actions(minds.others, sight, legal, jnp.asarray(chances)))()
-    every = np.broadcast_to(np.arange(CELLS), (GAMES, CELLS))
-    by_cell = jax.jit(lambda: legal_softmax(minds.others.for_goals(*sight, every), legal[:, :, None]))()
-    np.testing.assert_allclose(found, (np.asarray(by_cell) * chances[..., None]).sum(axis=2), atol=1e-5)
-    # What is told matters, and nothing told is something else again.
-    assert np.abs(np.asarray(by_cell)[:, :, 0] - np.asarray(by_cell)[:, :, 1]).max() > 1e-3
+    ways = Ways(started()[1].mac.game.map_view)
+    found = jax.jit(lambda: expected_actions(minds.others, sight, legal, jnp.asarray(chances), ways))()
+    size = GAME["size"]
+    expected = np.zeros(legal.shape)
+    say = jax.jit(lambda told: legal_softmax(minds.others(*sight, told), legal))
+    here = np.array([[cell(game, 0, other) for other in OTHERS[0]] for game in range(GAMES)])
+    first = None
+    for there_cell in range(CELLS):
+        down, right = there_cell // size - here // size, there_cell % size - here % size
+        told = (down + size - 1) * (2 * size - 1) + right + size - 1
+        said = np.asarray(say(jnp.asarray(told)))
+        expected += said * chances[..., there_cell, None]
+        # What is told matters.
+        assert first is None or np.abs(said - first).max() > 1e-3
+        first = said if first is None else first
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_cells_turn_with_the_board() -> None:
@@ -170,8 +181,15 @@ def test_cells_turn_with_the_board() -> None:
     assert moved > 20
     inference = state.mac.inference
     assert isinstance(inference, CellFollowing)
-    table = jnp.asarray([[2, 0, 1]])
-    np.testing.assert_array_equal(inference.turned(jnp.asarray([[0, UNTOLD, 2]]), table), [[2, UNTOLD, 1]])
+    ways, table = inference.ways, symmetries(GAME["size"], GAME["size"], game.spec.n_actions)
+    rng = np.random.default_rng(0)
+    for cell_to in table.cell_to:
+        begin, end = rng.integers(CELLS, size=(2, 9))
+        told = ways.between(jnp.asarray(begin), jnp.asarray(end)).at[4].set(UNTOLD)
+        moved_told = np.asarray(inference.turned(told, jnp.asarray(cell_to)))
+        expected = np.array(ways.between(jnp.asarray(cell_to[begin]), jnp.asarray(cell_to[end])))
+        expected[4] = UNTOLD
+        np.testing.assert_array_equal(moved_told, expected)
 
 
 def test_updates_move_every_network_and_lower_the_surprise_at_cells() -> None:

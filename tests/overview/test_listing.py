@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,13 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from helpers.refusing import refusal
 from helpers.shelves import TESTS, made_pipeline, made_run, write_tests
 from helpers.tiny import tiny_config, tiny_pool
 from omg import api
 from omg.cli import main
-from omg.cli.overview import duration
+from omg.cli.overview import _table, duration
 from omg.disk import write_json, write_text
 from omg.errors import UserError
 from omg.evaluation.overview_tables import OverviewRow
@@ -356,6 +359,37 @@ def test_what_the_command_refuses(
         assert reason in capsys.readouterr().err
     assert main(["runs", "."]) == 0
     assert capsys.readouterr().out == "no runs here\n"
+
+
+def test_watching_shows_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made_run(tmp_path, "interrupted")
+    waits = iter([lambda: folder.set_status("finished"), signal.default_int_handler])
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 3.0
+        next(waits)(*(() if folder.status() == "interrupted" else (signal.SIGINT, None)))
+
+    monkeypatch.setattr("omg.cli.overview.time.sleep", sleep)
+    assert main(["runs", str(tmp_path), "--watch", "--every", "3"]) == 130
+    said = capsys.readouterr()
+    assert [line for line in said.out.splitlines() if line.startswith("1 ")] == ["1 interrupted", "1 finished"]
+    assert said.err == "interrupted\n"
+
+
+@pytest.mark.parametrize(("width", "without"), [(60, ["note", "name", "age"]), (100, ["note"]), (300, [])])
+def test_a_narrow_terminal_shows_fewer_columns(tmp_path: Path, width: int, without: list[str]) -> None:
+    folder = made_run(tmp_path, "failed", reason="a long reason " * 9)
+    rows = Shelf([tmp_path]).look().rows
+    screen = Console(width=width, record=True, file=io.StringIO())
+    screen.print(_table(rows, screen))
+    text = screen.export_text()
+    head = text.split("\n")[1].split()
+    assert [name for name in ("note", "name", "age") if name not in head] == without
+    assert max(map(len, text.split("\n"))) <= width
+    # However it is folded, the folder is whole.
+    assert str(folder.path) in "".join(line.strip().split()[-1] for line in text.splitlines()[3:] if line.strip())
 
 
 def test_looking_loads_no_jax(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omg.errors import UserError
+from omg.evaluation.report_tables import ProfileRow
 from omg.evaluation.rows import R
 from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
 from omg.names import inert
@@ -36,10 +37,11 @@ Look = Tree
 INK = "#24292f"
 """Colour of text and lines; on a page it becomes the colour of the page's text."""
 
-PALETTE = ("#d1495b", "#3a7ebf", "#e08a2e", "#2a9d78", "#8e6bbf", "#b8962e", "#5f6b76", "#c96aa6")
-"""Colours of agents in the order in which they appear; all of them can be told from white and from black."""
+PALETTE = ("#0072b2", "#c2500a", "#007a5e", "#a9447f", "#8a6a00", "#6a51a3", "#5f6b76", "#2b8cc4")
+"""Colours of agents in the order in which they appear, those of `assets/page.css` in the light: all of them can be told
+from white, and the first ones from each other by those who see no red or no green."""
 
-VERDICT_COLOURS = {"better": "#2a9d78", "worse": "#d1495b", "no difference shown": "#808993"}
+VERDICT_COLOURS = {"better": "#116b4c", "worse": "#a8283f", "no difference shown": "#57606a"}
 
 _MOST_COLUMNS = 3
 _MOST_VALUES = 24
@@ -84,6 +86,11 @@ def agent_colours(rows: Iterable[Row]) -> dict[str, str]:
     return {
         agent: PALETTE[index % len(PALETTE)] for index, agent in enumerate(_order(str(row["agent"]) for row in rows))
     }
+
+
+def agent_order(rows: Iterable[Row]) -> list[str]:
+    """The agents among rows with the column `agent`, in the order of their colours."""
+    return _order(str(row["agent"]) for row in rows)
 
 
 def plot_groups(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
@@ -305,6 +312,36 @@ def draw_offsets(
     axes.grid(axis="y", alpha=0.25, linewidth=0.6)
     if len(agents) > 1:
         axes.legend()
+    return figure
+
+
+@figure_style()
+def draw_profiles(
+    rows: Iterable[Row], *, names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
+) -> Figure:
+    """Performance profiles of one group: the share of trainings and teams that reach more than each level.
+
+    Args:
+        rows: columns of `ProfileRow`.
+        names: label -> name of agents.
+        colours: label -> colour; by order of appearance when left out.
+    """
+    given = _given(rows, ProfileRow, "profiles")
+    words, palette = metric_words(given[0].metric), {**agent_colours(given), **(colours or {})}
+    figure, grid = _figure((5.6, 3.2), 1, 1)
+    axes = grid.flat[0]
+    for agent in _order(row.agent for row in given):
+        own = [row for row in given if row.agent == agent]
+        levels = [row.level * words.factor for row in own]
+        share, low, high = ([100 * row[key] for row in own] for key in ("share", "low", "high"))
+        axes.step(levels, share, where="post", color=palette[agent], linewidth=1.6, label=agent_name(agent, names))
+        if not np.isnan(low).any():
+            axes.fill_between(levels, low, high, step="post", color=palette[agent], alpha=0.16, linewidth=0)
+    axes.set_xlabel(f"{words.noun}{', %' if words.share else ''}")
+    axes.set_ylabel("share above, %")
+    axes.set_ylim(-2, 102)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    figure.legend(loc="outside upper left", ncols=4)
     return figure
 
 

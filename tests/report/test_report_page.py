@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,15 +15,13 @@ import pytest
 
 from omg.errors import UserError
 from omg.evaluation.comparison import compare, summarise
+from omg.report.derived import curves_by_metric
 from omg.report.figures import (
-    INK,
-    PALETTE,
     VERDICT_COLOURS,
     draw_cross_play,
     draw_differences,
     draw_groups,
     draw_offsets,
-    inline_svg,
     plot_cross_play,
     plot_differences,
     plot_groups,
@@ -93,6 +94,12 @@ class Outline(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+
+
+def page_data(path: Path) -> Any:
+    """The charts and tables that a page holds compressed."""
+    (packed,) = re.findall(r'<script id="page-data" type="text/plain">([^<]*)</script>', path.read_text("utf-8"))
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
 
 
 def outline(path: Path) -> tuple[Outline, str]:
@@ -216,17 +223,6 @@ def test_figures_refuse_nothing_and_unknown_formats(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_inline_figures_take_the_colour_of_the_page() -> None:
-    markup = inline_svg(draw_differences([difference()]), "a <figure>")
-    assert markup.startswith('<svg role="img" aria-label="a &lt;figure&gt;"')
-    assert INK not in markup
-    assert "currentColor" in markup
-    assert VERDICT_COLOURS["better"] in markup
-    assert "against IQL" in markup
-    used = set(re.findall(r"#(m?p?[0-9a-f]{10})", markup))
-    assert set(re.findall(r' id="([^"]*)"', markup)) <= used
-
-
 def full_report() -> ReportInput:
     curves = {
         label: [
@@ -243,7 +239,7 @@ def full_report() -> ReportInput:
         "iql_omg",
         ["iql"],
         names=NAMES,
-        curves=curves,
+        curves=curves_by_metric(curves, "test_battle_won_mean"),
         cross_play=[{"agent": "iql", "team": "vdn", "mean": 0.25}],
         offsets=[{"agent": "iql_omg", "offset": 1, "count": 3}, {"agent": "iql_omg", "offset": 2, "count": 1}],
         diagnostics=[
@@ -279,7 +275,7 @@ def test_page_answers_first_and_shows_the_numbers(tmp_path: Path) -> None:
     assert (
         f"{second['p_improvement']:.2f} ({second['p_low']:.2f} to {second['p_high']:.2f}) no difference shown" in words
     )
-    assert "hit ratio 0.126 0.120 to 0.133 a & b" in words
+    assert "hit ratio 0.126 0.120 to 0.133 – – a & b" in words
     assert "omg evaluate A && omg report" in words
     assert "jax 0.10" in words
     assert "Every agent was trained for 2 M steps." in words
@@ -291,12 +287,15 @@ def test_page_needs_no_other_file_and_follows_the_reader(tmp_path: Path) -> None
     markup = page.read_text(encoding="utf-8")
     assert [load for load in parser.loads if not load.startswith(("#", "data:"))] == []
     assert len(parser.ids) == len(set(parser.ids))
-    assert "<script" not in markup
     assert "prefers-color-scheme: dark" in markup
     assert "<title>8m &lt;unseen&gt;</title>" in markup
-    assert markup.count("<svg") == 5
+    kinds = [chart["kind"] for chart in page_data(page)["charts"]]
+    assert kinds == ["intervals", "lines", "intervals", "lines", "map", "lines"]
     # The second agent of the summary keeps its colour in groups, curves and offsets.
-    assert markup.count(PALETTE[1]) >= 3
+    groups, _, _, curves, _, offsets = page_data(page)["charts"]
+    assert [row["colour"] for row in groups["views"][0]["panels"][0]["rows"]] == [0, 1]
+    assert [line["colour"] for line in curves["views"][0]["panels"][0]["series"]] == [0, 1]
+    assert [line["colour"] for line in offsets["views"][0]["panels"][0]["series"]] == [1]
 
 
 def test_parts_that_are_missing_are_left_out(tmp_path: Path) -> None:
@@ -322,7 +321,7 @@ def test_markdown_twin_says_the_same(tmp_path: Path) -> None:
     for answer in answers(report.comparison, NAMES):
         for sentence in answer.sentences:
             assert f"- {sentence}\n" in text
-    assert "| OMG (optimistic) | hit ratio | 0.126 | 0.120 to 0.133 | a & b |" in text
+    assert "| OMG (optimistic) | hit ratio | 0.126 | 0.120 to 0.133 | – | – | a & b |" in text
     assert "```\nomg evaluate A && omg report\n```" in text
 
 

@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from omg.evaluation.budget import Marks
 from omg.evaluation.suite_tables import BudgetRow
 from omg.report.chapters import Chapter
 from omg.report.charts import Axis, Chart, metric_axis, series
 from omg.report.charts import marks as levels
-from omg.report.curves import Curve
+from omg.report.derived import curve_from
 from omg.report.figures import INK, agent_colours, figure_style
 from omg.report.tables import BUDGETS, table_of
 from omg.report.words import agent_name, group_name, metric_words
@@ -68,8 +66,7 @@ def budget_chart(
         lines = []
         for place, agent in enumerate(dict.fromkeys(row.agent for row in rows)):
             own = [row for row in rows if (row.agent, row.group) == (agent, group)]
-            columns = [np.asarray([row[key] for row in own]) for key in ("share", "mean", "low", "high")]
-            curve = Curve(*columns, max((row.seeds for row in own), default=0))
+            curve = curve_from(own, ("share", "mean", "low", "high"), max((row.seeds for row in own), default=0))
             lines.append(series(agent_name(agent, names), colours.get(agent, place), curve))
         panels.append({"title": group_name(group), "series": lines, "marks": levels(named_marks(marks, group))})
     across = Axis(title="share of the training", short="of the training", factor=100.0, digits=0, unit=" %", low=0.0)

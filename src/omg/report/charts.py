@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from omg.evaluation.report_tables import ProfileRow
-from omg.evaluation.tables import ComparisonRow, OffsetRow, SummaryRow
+from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
 from omg.names import inert
 from omg.report.curves import Curve
 from omg.report.derived import Referred
@@ -48,13 +48,6 @@ class Mark(TypedDict):
 
     at: float
     name: str
-
-
-class Span(TypedDict):
-    """A stretch of an axis in a colour of its own: `below` the best fixed player, or the `room` above it."""
-
-    kind: Literal["below", "room"]
-    # `from` is no name of Python's, so that spans are made by `span`.
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,9 @@ def line_data(line: Line) -> dict[str, Any]:
     return found
 
 
-def panel(lines: Iterable[Line], title: str = "", levels: Sequence[Mark] = (), spans: Sequence[Any] = ()) -> Row:
+def panel(
+    lines: Iterable[Line], title: str = "", levels: Sequence[Mark] = (), spans: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Lines under one heading."""
     return {"title": inert(title), "rows": [line_data(line) for line in lines], "marks": levels, "spans": spans}
 
@@ -279,7 +274,7 @@ def cross_play_chart(
     words, found = metric_words(metric), list(rows)
     agents = list(dict.fromkeys(str(row["agent"]) for row in found))
     teams = list(dict.fromkeys(str(row["team"]) for row in found))
-    cells = {(str(row["agent"]), str(row["team"])): number(float(row["mean"])) for row in found}
+    cells = {(str(row["agent"]), str(row["team"])): number(ScoreRow.of(row).mean) for row in found}
     notes = {(str(row["agent"]), str(row["team"])): inert(str(row["note"])) for row in found if row.get("note")}
     part = {
         "title": "",
@@ -345,7 +340,7 @@ def profiles_chart(rows: Sequence[ProfileRow], names: Mapping[str, str], colours
 
 def measures_chart(found: Sequence[Referred], names: Mapping[str, str], colours: Mapping[str, int]) -> Chart | None:
     """Measures beside what they would be by chance and if everybody stayed; None where nothing can be drawn."""
-    panels: list[Row] = []
+    panels: list[dict[str, Any]] = []
     families = dict.fromkeys(one.chance_name for one in found if one.chance_name)
     for family in families:
         lines: list[Line] = []

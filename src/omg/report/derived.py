@@ -24,7 +24,8 @@ _LEVELS = 41
 """Points of a profile."""
 _TESTED = {f"test_{one.name}": one for one in subgoal_measures.MEASURES}
 _CHANCE = {
-    **{one.name: one.chance for one in (*subgoals.MEASURES, *probes.PROBES)},
+    **{one.name: one.chance for one in subgoals.MEASURES},
+    **{one.name: one.chance for one in probes.PROBES},
     **{name: one.chance.replace("`", "`test_", 1) for name, one in _TESTED.items()},
 }
 """Measure -> what it would be by chance: another measure in backticks, or a text."""
@@ -76,9 +77,14 @@ def curves_of(rows: Sequence[CurveRow]) -> dict[str, dict[str, Curve]]:
         points.setdefault((row.metric, row.agent), []).append(row)
     found: dict[str, dict[str, Curve]] = {}
     for (metric, label), own in points.items():
-        columns = [np.asarray([row[key] for row in own]) for key in ("t_env", "mean", "low", "high")]
-        found.setdefault(metric, {})[label] = Curve(*columns, own[0].seeds)
+        found.setdefault(metric, {})[label] = curve_from(own, ("t_env", "mean", "low", "high"), own[0].seeds)
     return found
+
+
+def curve_from(rows: Sequence[Row], columns: tuple[str, str, str, str], seeds: int) -> Curve:
+    """A curve from the columns of some rows: where, mean, lower and upper end."""
+    where, mean, low, high = (np.asarray([row[name] for row in rows], np.float64) for name in columns)
+    return Curve(where, mean, low, high, seeds)
 
 
 def profile_rows(scores: Sequence[Row], metric: str) -> list[ProfileRow]:

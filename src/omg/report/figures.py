@@ -1,16 +1,13 @@
 """Figures of an evaluation: scores by group, paired differences, cross-play, selected offsets.
 
-Each `plot_*` takes tidy rows and a path; each `draw_*` returns the matplotlib figure, which `inline_svg` turns into
-markup for a web page that follows the page's light or dark colours.
+Each `plot_*` takes tidy rows and a path; each `draw_*` returns the matplotlib figure. Pages have charts of their own,
+`omg.report.charts`.
 """
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +17,6 @@ from omg.errors import UserError
 from omg.evaluation.report_tables import ProfileRow
 from omg.evaluation.rows import R
 from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
-from omg.names import inert
 from omg.report.curves import figure_path, save_figure
 from omg.report.words import agent_name, group_name, metric_words
 from omg.types import Json, Row, Tree
@@ -35,7 +31,7 @@ Look = Tree
 """Properties of a line as matplotlib names them."""
 
 INK = "#24292f"
-"""Colour of text and lines; on a page it becomes the colour of the page's text."""
+"""Colour of text and lines."""
 
 PALETTE = ("#0072b2", "#c2500a", "#007a5e", "#a9447f", "#8a6a00", "#6a51a3", "#5f6b76", "#2b8cc4")
 """Colours of agents in the order in which they appear, those of `assets/page.css` in the light: all of them can be told
@@ -343,30 +339,6 @@ def draw_profiles(
     axes.grid(alpha=0.25, linewidth=0.6)
     figure.legend(loc="outside upper left", ncols=4)
     return figure
-
-
-def inline_svg(figure: Figure, description: str) -> str:
-    """A figure as markup to put into a page: no fixed background, text and lines in the page's own colour.
-
-    Args:
-        figure: what a `draw_*` function returns, or any figure drawn inside `figure_style`.
-        description: what the figure shows, for those who cannot see it.
-    """
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    # Names inside the markup come from a hash; the description makes those of different figures different.
-    with figure_style(), mpl.rc_context({"svg.hashsalt": description}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    markup = buffer.getvalue()
-    markup = markup[markup.index("<svg") :]
-    # Comments repeat the texts; in the texts themselves nothing may turn the line or break off.
-    markup = inert(re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", markup, flags=re.DOTALL), lines=True)
-    # The other names (axes_1, text_2, ...) repeat from figure to figure, and nothing refers to them.
-    used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", markup))
-    markup = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", markup)
-    markup = markup.replace(INK, "currentColor").strip()
-    return markup.replace("<svg ", f'<svg role="img" aria-label="{escape(description, quote=True)}" ', 1)
 
 
 def _plot(draw: Draw, rows: Iterable[Row], path: str | Path, options: Mapping[str, object]) -> Path:

@@ -150,9 +150,9 @@ def read_tables(folder: Path) -> ReportInput:
         facts = read_json(path)
         if not isinstance(facts, dict):
             raise DamagedFileError("it holds no words")
-        words = {key: _text(facts.get(key, "")) for key in _WORDS}
-        lists = {key: [_text(one) for one in facts.get(key, [])] for key in _LISTS}
-        mappings = {key: {str(one): _text(other) for one, other in facts.get(key, {}).items()} for key in _MAPPINGS}
+        said: dict[str, Any] = {key: _text(facts.get(key, "")) for key in _WORDS}
+        said |= {key: [_text(one) for one in facts.get(key, [])] for key in _LISTS}
+        said |= {key: {str(one): _text(other) for one, other in facts.get(key, {}).items()} for key in _MAPPINGS}
         levels = {str(group): _levels(own) for group, own in facts.get("levels", {}).items()}
         curves_levels = _levels(facts.get("curves_levels", {}))
     except (OSError, DamagedFileError, AttributeError, TypeError, ValueError) as error:
@@ -171,9 +171,7 @@ def read_tables(folder: Path) -> ReportInput:
         settings=read_table(folder, "settings", SettingRow),
         levels=levels,
         curves_levels=curves_levels,
-        **words,
-        **lists,
-        **mappings,
+        **said,
     )
 
 

@@ -17,7 +17,6 @@ from omg.report.charts import Chart
 
 _LONGEST_SHORT = 24
 _KINDS = {"Yes": "good", "better": "good", "No": "bad", "worse": "bad"}
-_STYLE_ELEMENT = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _TAG = re.compile(r"<[a-z][^<>]*>")
 _STYLE_ATTRIBUTE = re.compile(r' style="([^"]*)"')
 # Left as they are: underscores within words, brackets that make no link, what means something at the start of a line.
@@ -31,7 +30,7 @@ def document(title: str, body: str, script: str = "", data: PageData | None = No
 
     Args:
         title: text.
-        body: markup. Styles in it, of figures, are moved to the page's own, the only ones that it allows.
+        body: markup. Style attributes in it are moved to the page's own styles, the only ones that it allows.
         script: what the page runs when it is there, of our own; no other script is allowed.
         data: charts and tables that are placed in the body; the script that shows them comes with them.
     """
@@ -101,9 +100,7 @@ def _digest(text: str) -> str:
 
 
 def _gather_styles(body: str) -> tuple[str, str]:
-    """The body with classes instead of style attributes and without style elements, and all styles of the page."""
-    sheets = list(dict.fromkeys(_STYLE_ELEMENT.findall(body)))
-    body = _STYLE_ELEMENT.sub("", body)
+    """The body with classes instead of style attributes, and all styles of the page."""
     names: dict[str, str] = {}
 
     def name(found: re.Match[str]) -> str:
@@ -111,7 +108,7 @@ def _gather_styles(body: str) -> tuple[str, str]:
 
     # In tags only: a text that looks like an attribute must not become a style.
     body = _TAG.sub(lambda tag: _STYLE_ATTRIBUTE.sub(name, tag[0]), body)
-    return body, "".join([asset("page.css"), *sheets, *(f".{label} {{ {rules} }}\n" for rules, label in names.items())])
+    return body, "".join([asset("page.css"), *(f".{label} {{ {rules} }}\n" for rules, label in names.items())])
 
 
 def html_text(text: str, *, lines: bool = False) -> str:
@@ -135,12 +132,6 @@ def markdown_code(lines: Sequence[str]) -> str:
 def badge(word: str) -> str:
     """A word in a coloured frame: green for good, red for bad, grey for anything else."""
     return f'<span class="badge {_KINDS.get(word, "plain")}">{html_text(word)}</span>'
-
-
-def figure_block(picture: str, caption: str) -> str:
-    """A picture (markup) with its caption (text)."""
-    picture = f'<div class="wide" tabindex="0" role="group" aria-label="figure">{picture}</div>'
-    return f"<figure>{picture}<figcaption>{html_text(caption)}</figcaption></figure>"
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

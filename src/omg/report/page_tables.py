@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from omg.evaluation.profiles import self_play_gaps
 from omg.evaluation.report_tables import GapRow, RunRow, SettingRow
@@ -66,7 +67,7 @@ def diagnostic_table(report: ReportInput) -> Cells:
     """What the subgoals know, beside what would be known by chance and if everybody stayed."""
     (*_, meaning), shown = MEASURES, MEASURES[:-1]
     head, _ = table_of([], shown, report.names)
-    lines = []
+    lines: list[Sequence[str]] = []
     for one in referred(report.diagnostics):
         own = [str(text) for column in shown for text in cells(MeasureRow.of(one.row), column, report.names)]
         chance = one.chance_words if math.isnan(one.chance) else f"{one.chance:.3f}"

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from omg.evaluation.room import RANDOM
 from omg.evaluation.rows import TableRow
 from omg.evaluation.suite import ALL_DRAWS
 from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
 from omg.report.charts import Axis, Chart, Line, marks, panel, series
-from omg.report.curves import Curve, figure_path, save_figure
+from omg.report.curves import figure_path, save_figure
+from omg.report.derived import curve_from
 from omg.report.figures import INK, agent_colours, agent_order, figure_style
 from omg.report.frame import page_body, write_document
 from omg.report.markup import (
@@ -141,11 +140,9 @@ def suite_chart(page: SuitePage) -> Chart:
         lines = []
         for agent in order:
             own = [row for row in agents if (row.game, row.agent) == (game.game, agent)]
-            columns = [
-                np.asarray([row[key] for row in own]) for key in ("share", "closed", "closed_low", "closed_high")
-            ]
-            curve = Curve(*columns, max((row.seeds for row in own), default=0))
             if own:
+                seeds = max(row.seeds for row in own)
+                curve = curve_from(own, ("share", "closed", "closed_low", "closed_high"), seeds)
                 lines.append(series(agent_name(agent, page.names), order.index(agent), curve))
         known = math.nan if not game.room > 0 else (game.optimum - game.best_fixed) / game.room
         levels = marks({"best fixed": 0.0, "partner known": 1.0, "exact optimum": known})

@@ -118,7 +118,7 @@ def team_rows(scores: Sequence[Row]) -> list[TeamRow]:
     return [row for metric in metrics for row in per_team(scores, metric)]
 
 
-def tested_measures(label: str, metrics: Sequence[MetricRow]) -> list[MeasureRow]:
+def last_measures(label: str, metrics: Sequence[MetricRow]) -> list[MeasureRow]:
     """What the last tests of a training say of its subgoals; nothing of agents that infer none."""
     last: dict[tuple[str, Seed], tuple[int, float]] = {}
     for row in metrics:

@@ -11,8 +11,8 @@ import pytest
 
 from helpers.refusing import refusal
 from omg.evaluation import probes, subgoals
-from omg.evaluation.rows import Field, TableRow, read_rows, real, text, whole, write_rows
 from omg.evaluation.report_tables import REPORT_TABLES
+from omg.evaluation.rows import Field, TableRow, read_rows, real, text, whole, write_rows
 from omg.evaluation.suite_tables import SUITE_TABLES
 from omg.evaluation.tables import TABLES, ComparisonRow, MetricRow, ScoreRow, SetScoreRow, SummaryRow
 from omg.learners import subgoal_measures

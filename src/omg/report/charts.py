@@ -43,7 +43,7 @@ class Axis(TypedDict):
     high: NotRequired[float]
 
 
-class Mark(TypedDict):
+class NamedLevel(TypedDict):
     """A line across a panel, and its name."""
 
     at: float
@@ -127,10 +127,10 @@ def series(
     return found
 
 
-def marks(levels: Mapping[str, float]) -> list[Mark]:
+def marks(levels: Mapping[str, float]) -> list[NamedLevel]:
     """Lines across a panel, the lowest first; those that are not known are left out."""
     known = sorted((value, name) for name, value in levels.items() if not math.isnan(value))
-    return [Mark(at=value, name=name) for value, name in known]
+    return [NamedLevel(at=value, name=name) for value, name in known]
 
 
 def span(kind: Literal["below", "room"], start: float, end: float) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def line_data(line: Line) -> dict[str, Any]:
 
 
 def panel(
-    lines: Iterable[Line], title: str = "", levels: Sequence[Mark] = (), spans: Sequence[Any] = ()
+    lines: Iterable[Line], title: str = "", levels: Sequence[NamedLevel] = (), spans: Sequence[Any] = ()
 ) -> dict[str, Any]:
     """Lines under one heading."""
     return {"title": inert(title), "rows": [line_data(line) for line in lines], "marks": levels, "spans": spans}
@@ -221,7 +221,7 @@ def differences_chart(rows: Sequence[ComparisonRow], names: Mapping[str, str]) -
             for name, row in zip(versus, own, strict=True)
         ]
         difference.append(panel(found, group_name(group)))
-        chance.append(panel(likely, group_name(group), [Mark(at=0.5, name="neither")]))
+        chance.append(panel(likely, group_name(group), [NamedLevel(at=0.5, name="neither")]))
     shares = Axis(title="probability of improvement", short="P", digits=2, low=-0.02, high=1.02)
     views = [
         {"name": "difference", "x": axis, "panels": difference},

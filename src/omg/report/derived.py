@@ -30,10 +30,12 @@ _CHANCE = {
 }
 """Measure -> what it would be by chance: another measure in backticks, or a text."""
 _STAY = {
+    "place error of the subgoal": "place error of standing still",
     "future distance of the subgoal": "future distance of standing still",
     "test_subgoal_future_distance": "test_subgoal_present_distance",
 }
 """Measure -> the same where everybody stays as they are."""
+_UNITS = {name: "in cells or map units" if name.startswith("place") else "in deviations" for name in _STAY}
 
 
 def curves_by_metric(tables: Mapping[str, Sequence[Row]], first: str) -> dict[str, dict[str, Curve]]:
@@ -185,6 +187,6 @@ def foresight_sentences(rows: Sequence[Row], names: Mapping[str, str]) -> list[s
         verdict = "are closer to the future than" if one.row.value < one.stay else "are no closer to the future than"
         found.append(
             f"The subgoals of {agent_name(one.row.agent, names)} {verdict} “they stay where they are”: distance "
-            f"{one.row.value:.3f} against {one.stay:.3f}{chance}, in deviations."
+            f"{one.row.value:.3f} against {one.stay:.3f}{chance}, {_UNITS[one.row.measure]}."
         )
     return found

@@ -17,7 +17,7 @@ from omg.types import Row
 
 
 @dataclass(frozen=True)
-class Game:
+class ShownGame:
     """A recorded game that is played on the page."""
 
     title: str
@@ -71,7 +71,7 @@ class ReportInput:
     """Further parts, which stand before who is better."""
     adaptation: Chapter | None = None
     """First episodes with new co-players."""
-    games: Sequence[Game] = ()
+    games: Sequence[ShownGame] = ()
     """Recorded games: the best, the median and the worst."""
     runs: Sequence[RunRow] = ()
     """The trainings: how far, how fast."""

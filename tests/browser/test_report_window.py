@@ -9,6 +9,8 @@ import pytest
 
 from helpers.reported import full_report
 from helpers.windows import LOOKS, PHONE, Window, barriers, take_picture, too_wide
+from omg.report.inputs import ShownGame
+from omg.report.markup import document
 from omg.report.page import report_input, write_page
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -125,6 +127,24 @@ def test_the_map_names_its_cells(open_page, page_file: Path) -> None:
     chart.locator(".panel svg").focus()
     page.keyboard.press("Home")
     assert chart.locator(".tip").inner_text() == "IQL with VDN\n25.0 %"
+
+
+def test_a_game_is_played_inside_the_page(open_page, tmp_path: Path) -> None:
+    body = '<main><h1>A game</h1><p style="height: 900px">x</p></main>'
+    player = document("a", body, "document.querySelector('h1').textContent += ' is played'")
+    report = replace(full_report(), games=[ShownGame("The best game", player)])
+    page = ready(open_page(write_page(tmp_path / "report.html", report)))
+    frame = page.locator("iframe")
+    assert frame.is_hidden()
+    page.get_by_text("The best game").click()
+    inner = page.frame_locator("iframe")
+    assert inner.locator("h1").inner_text() == "A game is played"
+    for _ in range(50):  # The policy of the page forbids what Playwright would wait with.
+        if frame.bounding_box()["height"] > 900:
+            break
+        page.wait_for_timeout(100)
+    assert frame.bounding_box()["height"] > 900
+    assert barriers(page) == []
 
 
 def test_hostile_names_do_nothing(open_page, tmp_path: Path) -> None:

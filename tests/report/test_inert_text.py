@@ -172,11 +172,12 @@ def test_a_page_shows_hostile_names_and_allows_only_itself(page: Path) -> None:
     assert not re.search(r"<[a-z][^<>]* (style|on\w+)=", markup)
 
 
-def test_style_attributes_become_classes() -> None:
-    svg = '<svg><path style="fill: none"/><text style="fill: none">style="c"</text></svg>'
+def test_styles_of_figures_become_classes() -> None:
+    sheet, path = '<style type="text/css">*{a: b}</style>', '<path style="fill: none"/>'
+    svg = f'<svg>{sheet}{path}<text style="fill: none">style="c"</text></svg>'
     markup = document("t", svg)
     assert '<svg><path class="f0"/><text class="f0">style="c"</text></svg>' in markup
-    assert ".f0 { fill: none }\n</style>" in markup
+    assert "*{a: b}.f0 { fill: none }\n</style>" in markup
 
 
 def test_markdown_shows_hostile_names(page: Path) -> None:

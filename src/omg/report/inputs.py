@@ -22,8 +22,8 @@ class ShownGame:
 
     title: str
     """Which one it is: the best, the median, the worst."""
-    markup: str
-    """The player; its styles and its script are the page's own."""
+    page: str
+    """The player, a page of our own that stands inside this one."""
 
 
 @dataclass(frozen=True)

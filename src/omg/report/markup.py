@@ -17,6 +17,8 @@ from omg.report.charts import Chart
 
 _LONGEST_SHORT = 24
 _KINDS = {"Yes": "good", "better": "good", "No": "bad", "worse": "bad"}
+_STYLE_ELEMENT = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
+_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 _TAG = re.compile(r"<[a-z][^<>]*>")
 _STYLE_ATTRIBUTE = re.compile(r' style="([^"]*)"')
 # Left as they are: underscores within words, brackets that make no link, what means something at the start of a line.
@@ -30,7 +32,7 @@ def document(title: str, body: str, script: str = "", data: PageData | None = No
 
     Args:
         title: text.
-        body: markup. Style attributes in it are moved to the page's own styles, the only ones that it allows.
+        body: markup. Styles in it are moved to the page's own, the only ones that it allows.
         script: what the page runs when it is there, of our own; no other script is allowed.
         data: charts and tables that are placed in the body; the script that shows them comes with them.
     """
@@ -38,8 +40,10 @@ def document(title: str, body: str, script: str = "", data: PageData | None = No
     if data is not None:
         body += f'\n<script id="page-data" type="text/plain">{data.packed()}</script>'
         script = asset("chart.js", "lines.js", "marks.js", "page.js") + script
-    runs = f" script-src {_digest(script)};" if script else ""
-    policy = f"default-src 'none'; style-src {_digest(style)};{runs} img-src data:; base-uri 'none'; form-action 'none'"
+    styles, scripts = (" ".join(["", *([] if data is None else data.allowed[kind])]) for kind in ("style", "script"))
+    runs = f" script-src {_digest(script)}{scripts};" if script else ""
+    own = f"style-src {_digest(style)}{styles};{runs}"
+    policy = f"default-src 'none'; {own} img-src data:; base-uri 'none'; form-action 'none'"
     body += f"\n<script>{script}</script>" if script else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -61,6 +65,9 @@ class PageData:
     def __init__(self) -> None:
         self._charts: list[dict[str, Any]] = []
         self._tables: list[dict[str, Any]] = []
+        self._pages: list[str] = []
+        self.allowed: dict[str, list[str]] = {"style": [], "script": []}
+        """Styles and scripts of pages inside this one, as its Content-Security-Policy names them."""
 
     def chart(self, chart: Chart, caption: str) -> str:
         """The place of a chart, with its caption (text)."""
@@ -88,9 +95,25 @@ class PageData:
         kinds = [_column_class([row[column] for row in rows]) for column in range(len(head))]
         return _table(_head(head, kinds), "", str(len(self._tables) - 1))
 
+    def inner_page(self, title: str, page: str) -> str:
+        """The place of another page inside this one, which is there once it is opened.
+
+        Args:
+            title: text.
+            page: a `document` of our own.
+        """
+        (policy,) = _POLICY.findall(page)
+        for kind, hashes in self.allowed.items():
+            own = re.search(rf"{kind}-src ('sha256-[^']*')", policy)
+            hashes += [own[1]] if own and own[1] not in hashes else []
+        self._pages.append(page)
+        frame = f'<iframe data-page="{len(self._pages) - 1}" title="{html_text(title)}"></iframe>'
+        return f'<details class="inner"><summary>{html_text(title)}</summary>{frame}</details>'
+
     def packed(self) -> str:
         """All of it as text: JSON, compressed by gzip, in base64."""
-        text = json.dumps({"charts": self._charts, "tables": self._tables}, separators=(",", ":"), allow_nan=False)
+        data = {"charts": self._charts, "tables": self._tables, "pages": self._pages}
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
@@ -100,7 +123,9 @@ def _digest(text: str) -> str:
 
 
 def _gather_styles(body: str) -> tuple[str, str]:
-    """The body with classes instead of style attributes, and all styles of the page."""
+    """The body with classes instead of style attributes and without style elements, and all styles of the page."""
+    sheets = list(dict.fromkeys(_STYLE_ELEMENT.findall(body)))
+    body = _STYLE_ELEMENT.sub("", body)
     names: dict[str, str] = {}
 
     def name(found: re.Match[str]) -> str:
@@ -108,7 +133,7 @@ def _gather_styles(body: str) -> tuple[str, str]:
 
     # In tags only: a text that looks like an attribute must not become a style.
     body = _TAG.sub(lambda tag: _STYLE_ATTRIBUTE.sub(name, tag[0]), body)
-    return body, "".join([asset("page.css"), *(f".{label} {{ {rules} }}\n" for rules, label in names.items())])
+    return body, "".join([asset("page.css"), *sheets, *(f".{label} {{ {rules} }}\n" for rules, label in names.items())])
 
 
 def html_text(text: str, *, lines: bool = False) -> str:

@@ -75,7 +75,7 @@ def _sections(report: ReportInput, data: PageData) -> Iterator[tuple[str, str]]:
     if report.adaptation is not None:
         yield report.adaptation.title, report.adaptation.html(data, colours)
     yield "What the subgoals know", _diagnostics(report, data, colours)
-    yield "Games", "".join(f"<h3>{html_text(game.title)}</h3>{game.markup}" for game in report.games)
+    yield "Games", "".join(data.inner_page(game.title, game.page) for game in report.games)
     yield "Partner by partner", _teams(report, data)
     yield "Speed and memory", html_table(*run_table(report)) if report.runs else ""
     yield "Settings", _settings(report)

@@ -131,10 +131,25 @@ function buildTable(holder, data) {
   fill();
 }
 
+// A page inside this one: loaded when it is opened, as high as it needs.
+function openPage(box, text) {
+  const frame = box.querySelector("iframe");
+  const fit = () => { frame.style.height = `${frame.contentDocument.documentElement.scrollHeight + 2}px`; };
+  box.addEventListener("toggle", () => {
+    if (!box.open || frame.srcdoc) return;
+    frame.addEventListener("load", () => {
+      fit();
+      new ResizeObserver(fit).observe(frame.contentDocument.body);
+    });
+    frame.srcdoc = text;
+  });
+}
+
 (async () => {
   const packed = document.getElementById("page-data");
   const data = packed ? await unpack(packed.textContent) : {charts: [], tables: []};
   for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, data.tables[holder.dataset.table]);
   for (const holder of document.querySelectorAll("[data-chart]")) buildChart(holder, data.charts[holder.dataset.chart]);
+  for (const frame of document.querySelectorAll("[data-page]")) openPage(frame.parentElement, data.pages[frame.dataset.page]);
   document.documentElement.dataset.ready = "yes";
 })();

@@ -47,7 +47,7 @@ class GapRow(TableRow):
     high: Field[float] = real("high", f"{_HIGH}, over the others; nan below three", form="difference")
 
 
-class RunRow(TableRow):
+class TrainingRow(TableRow):
     """How far a run is, how fast it was and what it took."""
 
     agent: Field[str] = text("agent", "label of the agent", form="agent")
@@ -79,7 +79,7 @@ REPORT_TABLES: dict[str, type[TableRow]] = {
     "gaps.csv": GapRow,
     "offsets.csv": OffsetRow,
     "teams.csv": TeamRow,
-    "runs.csv": RunRow,
+    "trainings.csv": TrainingRow,
     "settings.csv": SettingRow,
 }
 """File -> what its rows are."""

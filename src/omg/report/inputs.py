@@ -8,7 +8,7 @@ from typing import Any
 
 from omg.errors import UserError
 from omg.evaluation.comparison import compare, summarise
-from omg.evaluation.report_tables import RunRow, SettingRow
+from omg.evaluation.report_tables import SettingRow, TrainingRow
 from omg.report.chapters import Chapter
 from omg.report.curves import Curve
 from omg.report.figures import agent_order
@@ -73,7 +73,7 @@ class ReportInput:
     """First episodes with new co-players."""
     games: Sequence[ShownGame] = ()
     """Recorded games: the best, the median and the worst."""
-    runs: Sequence[RunRow] = ()
+    runs: Sequence[TrainingRow] = ()
     """The trainings: how far, how fast."""
     settings: Sequence[SettingRow] = ()
     """What differs between them and from the defaults."""

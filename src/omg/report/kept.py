@@ -11,7 +11,7 @@ from omg.components.files import read_json, write_json
 from omg.components.headers import DamagedFileError
 from omg.errors import UserError
 from omg.evaluation.parquet import read_parquet, write_parquet
-from omg.evaluation.report_tables import REPORT_TABLES, CurveRow, RunRow, SettingRow
+from omg.evaluation.report_tables import REPORT_TABLES, CurveRow, SettingRow, TrainingRow
 from omg.evaluation.rows import R, TableRow, read_rows, write_rows
 from omg.evaluation.suite_tables import BudgetRow, TrialRow
 from omg.evaluation.tables import (
@@ -46,7 +46,7 @@ KEPT: Mapping[str, type[TableRow]] = {
     "budget": BudgetRow,
     "trials": TrialRow,
     "adaptation": EpisodeRow,
-    "runs": RunRow,
+    "trainings": TrainingRow,
     "settings": SettingRow,
     **{name.removesuffix(".csv"): kind for name, kind in REPORT_TABLES.items()},
 }
@@ -105,7 +105,7 @@ def _tables(report: ReportInput) -> dict[str, Sequence[TableRow]]:
         "self_play_scores": _rows(report.self_play, SelfPlayScoreRow),
         "offsets": _rows(report.offsets, OffsetRow),
         "diagnostics": _rows(report.diagnostics, MeasureRow),
-        "runs": report.runs,
+        "trainings": report.runs,
         "settings": report.settings,
         "profiles": profile_rows(report.scores, report.metric) if report.scores else (),
         "teams": team_rows(report.scores),
@@ -167,7 +167,7 @@ def read_tables(folder: Path) -> ReportInput:
         self_play=read_table(folder, "self_play_scores", SelfPlayScoreRow),
         offsets=read_table(folder, "offsets", OffsetRow),
         diagnostics=read_table(folder, "diagnostics", MeasureRow),
-        runs=read_table(folder, "runs", RunRow),
+        runs=read_table(folder, "trainings", TrainingRow),
         settings=read_table(folder, "settings", SettingRow),
         levels=levels,
         curves_levels=curves_levels,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from omg.evaluation.profiles import self_play_gaps
-from omg.evaluation.report_tables import GapRow, RunRow, SettingRow
+from omg.evaluation.report_tables import GapRow, SettingRow, TrainingRow
 from omg.evaluation.tables import ComparisonRow, CrossPlayRow, MeasureRow, SummaryRow, TeamRow
 from omg.report.derived import referred, team_rows
 from omg.report.inputs import ReportInput, by_metric
@@ -35,7 +35,7 @@ _GAPS = (
     ShownColumn(GapRow.gap, "beside"),
     ShownColumn(GapRow.mates),
 )
-_RUNS = tuple(ShownColumn(column) for column in RunRow.columns())
+_RUNS = tuple(ShownColumn(column) for column in TrainingRow.columns())
 _SETTINGS = tuple(ShownColumn(column) for column in SettingRow.columns())
 
 

@@ -16,7 +16,7 @@ from omg.components.headers import DamagedFileError
 from omg.config import Config, resolve
 from omg.config.layers import leaves
 from omg.errors import UserError
-from omg.evaluation.report_tables import RunRow, SettingRow
+from omg.evaluation.report_tables import SettingRow, TrainingRow
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import MetricRow, SpeedRow
 from omg.report.curves import run_folders
@@ -61,10 +61,10 @@ class RunFacts:
             last[row.seed] = max(row.t_env, last.get(row.seed, 0))
         return min(last.values(), default=0)
 
-    def row(self) -> RunRow:
+    def row(self) -> TrainingRow:
         """How far it is, how fast it was and what it took."""
         late = self.speeds[len(self.speeds) // 2 :]
-        return RunRow(
+        return TrainingRow(
             agent=self.label,
             run=self.path.name,
             status=self.status,

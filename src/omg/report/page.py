@@ -169,7 +169,7 @@ def _curves(report: ReportInput, data: PageData, colours: Mapping[str, int]) -> 
     seats = {True: "in all seats", False: "with the training team-mates"}
     kinds = [seats[kind] for kind in (True, False) if any((label in alone) == kind for label in labels)]
     played = "" if report.groups == [LAST_TEST] else f", {' or '.join(kinds)}"
-    caption = f"Tests during training{played}: mean over seeds and its 95 % interval."
+    caption = f"Tests during training{played}. Mean over seeds and its 95 % interval."
     return data.chart(curves_chart(report.curves, report.names, colours, report.curves_levels), caption)
 
 

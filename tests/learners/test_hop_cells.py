@@ -22,7 +22,7 @@ from omg.learners.hop_cells import CellsTraining
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
 from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.opponent_models.base import ModelInputs
-from omg.modules.opponent_models.cell_features import CellFeatures, NoTargets
+from omg.modules.opponent_models.cell_features import CellFeatures, OwnViewsAlone
 from omg.modules.opponent_models.cells import CellModel, cell_loss
 from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions
 from omg.planning.minds import SubgoalMemory
@@ -308,7 +308,7 @@ def test_what_the_own_views_show_is_learned_from() -> None:
     @jax.jit
     def find() -> Any:
         inference = jax.tree.map(lambda values: values[:, :-1], model.unroll(inputs))
-        return inference, model.loss(inference, NoTargets(), jnp.asarray(mask), KEY)
+        return inference, model.loss(inference, OwnViewsAlone(), jnp.asarray(mask), KEY)
 
     inference, (loss, _) = jax.device_get(find())
     surprises = []

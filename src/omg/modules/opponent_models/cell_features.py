@@ -31,7 +31,7 @@ class CellInference(NamedTuple):
     """[B, T, m, J] bool, co-players that are in the game together with the one who looks."""
 
 
-class NoTargets(NamedTuple):
+class OwnViewsAlone(NamedTuple):
     """Nothing but the own views is learned from."""
 
 
@@ -40,7 +40,7 @@ class CellFeatures(SupervisedModel):
 
     model: CellModel
 
-    targets = NoTargets
+    targets = OwnViewsAlone
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
         self.sizes = sizes._replace(subgoals=sizes.n_agents - 1)
@@ -75,7 +75,7 @@ class CellFeatures(SupervisedModel):
         return jax.lax.stop_gradient(_chances(inference.logits))
 
     def loss(
-        self, inference: CellInference, targets: NoTargets, mask: Array, key: Array
+        self, inference: CellInference, targets: OwnViewsAlone, mask: Array, key: Array
     ) -> tuple[Array, dict[str, Array]]:
         """Cross-entropy of the cells that came; metrics `am_loss`, `am_accuracy`."""
         known = inference.there & (mask[:, :, None, None] > 0)

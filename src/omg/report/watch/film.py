@@ -5,6 +5,7 @@ Letters in shapes: T steps, P pieces, A seats, U actions, J others that a belief
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,7 +42,7 @@ def film(games: Sequence[Recording]) -> Tree:
         "fights": any(piece["reach"] is not None for piece in first["pieces"]),
         "actions": [action["name"] for action in first["actions"]],
         "moves": {
-            str(number): [float(action["dx"]), float(action["dy"])]
+            str(number): [round(step / math.hypot(action["dx"], action["dy"]), _DIGITS) for step in (action["dx"], action["dy"])]
             for number, action in enumerate(first["actions"])
             if action["dx"] or action["dy"]
         },
@@ -106,13 +107,13 @@ def difference(games: Sequence[Recording]) -> Tree | None:
 
 def finding(belief: Tree) -> str:
     """How far a belief was from what came, beside `they stay where they are`, in a sentence."""
-    when = _when(belief)
+    moment = when(belief)
     off, stay, steps = means(belief)
     if not steps:
-        return f"There is nothing to compare with: no step is followed by the moment {when}."
+        return f"There is nothing to compare with: no step is followed by the moment {moment}."
     verdict = "closer than" if off < stay else "no closer than"
     return (
-        f"The agent's picture of where the others are {when} is off by {off:.2f} on average; "
+        f"The agent's picture of where the others are {moment} is off by {off:.2f} on average; "
         f'"they stay where they are" by {stay:.2f}: it is {verdict} that ({steps} steps).'
     )
 
@@ -126,7 +127,8 @@ def means(belief: Tree) -> tuple[float, float, int]:
     return float(off[both].mean()), float(stay[both].mean()), int(both.sum())
 
 
-def _when(belief: Tree) -> str:
+def when(belief: Tree) -> str:
+    """What moment a belief of places is compared with, in words."""
     return "at the end of the round" if belief["horizon"] is None else f"{belief['horizon']} steps later"
 
 
@@ -257,7 +259,7 @@ def _places(belief: Tree) -> Tree:
     # Where nothing came afterwards there is nothing to compare.
     return {
         "heading": {
-            "when": _when(belief),
+            "when": when(belief),
             "source": belief["source"],
             "pieces": belief["pieces"],
             **{key: _rows(columns[key]) for key in ("x", "y", "later_x", "later_y")},

@@ -54,6 +54,7 @@ def watch_page(games: Sequence[Recording]) -> str:
         actions=_each(games, '<div><p class="small" id="paid-{0}"></p><div id="actions-{0}"></div></div>'),
         others=_each(games, '<div id="others-{}"></div>'),
         sees=_each(games, '<div id="sees-{}"></div>'),
+        numbers=_each(games, '<div id="numbers-{}"></div>'),
         film=_deflated(told),
     )
     return document(title, body, script())
@@ -70,19 +71,19 @@ def answer(games: Sequence[Recording]) -> str:
     names = names_of(games)
     if len(games) == 1:
         return finding(found[0]) if found[0] is not None else _ending(games[0])
-    endings = " ".join(f"{name}: {_ending(game)}" for name, game in zip(names, games, strict=True))
-    beliefs = [
-        f"{name} is off by {means(belief)[0]:.2f}, \"they stay where they are\" by {means(belief)[1]:.2f}"
-        for name, belief in zip(names, found, strict=True)
-        if belief is not None and means(belief)[2]
-    ]
-    return f"{endings} Of where the others are heading, {'; '.join(beliefs)}." if beliefs else endings
+    told = []
+    for game, name, belief in zip(games, names, found, strict=True):
+        told.append(f"{name}: return {game.header['facts'].get('return', 0.0):.4g} in {game.steps} steps")
+        if belief is not None and means(belief)[2]:
+            off, stay, _ = means(belief)
+            told[-1] += f', its belief off by {off:.2f} ("they stay where they are": {stay:.2f})'
+    return ". ".join([*told, ""]).strip()
 
 
 def _ending(game: Recording) -> str:
     facts = game.header["facts"]
     how = "ended" if game.header["ended"] == "terminated" else "was stopped by the time limit"
-    return f"The game {how} after {game.steps} steps with a return of {facts.get('return', 0.0):.4g}."
+    return f"The game {how} after {game.steps} steps, with a return of {facts.get('return', 0.0):.4g}."
 
 
 def _facts(game: Recording, name: str, count: int) -> str:

@@ -1,15 +1,19 @@
 // What a seat knows and wants at a moment: its actions, the others, its goals for them, its observation.
 
-/** A row of bars: name, bar, number; `marks` are classes of the row. */
-function barRow(name, share, text, marks, extra = []) {
+/** A row of bars: name, bar (null: none), numbers; `marks` are classes of the row. */
+function barRow(name, share, texts, marks, extra = []) {
   const inner = svg("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
     svg("rect", { class: "empty", width: 100, height: 10 }),
     ...(share === null ? [] : [svg("rect", { class: "full", width: 100 * clamp(share, 0, 1), height: 10 })]), ...extra);
-  return html("tr", { class: marks },
-    html("th", { scope: "row" }, name), html("td", { class: "bars" }, inner), html("td", { class: "number" }, text));
+  return html("tr", { class: marks }, html("th", { scope: "row" }, name), html("td", { class: "bars" }, inner),
+    ...texts.map((text) => html("td", { class: "number" }, text)));
 }
 
-const table = (caption, rows) => html("table", { class: "rows" }, html("caption", {}, caption), html("tbody", {}, ...rows));
+const headRow = (words) => html("thead", {}, html("tr", {}, ...words.map((word, place) =>
+  (word === "" ? html("td", {}) : html("th", { scope: "col", class: place > 1 ? "number" : null }, word)))));
+
+const table = (caption, rows, ...head) =>
+  html("table", { class: "rows" }, html("caption", {}, caption), ...head, html("tbody", {}, ...rows));
 
 /** What the seat may do, what it thinks of it, and what it does. */
 function actionsPanel(film, game, at, seat) {
@@ -26,15 +30,16 @@ function actionsPanel(film, game, at, seat) {
     const words = took ? [html("span", { class: "tick-mark" }, "\u25b6 "), name, html("span", { class: "unseen" }, " (chosen)")] : [name];
     const label = html("span", {}, ...words);
     const shows = open[action] && value !== null;
-    let text = open[action] ? (chances && shows ? percent(value) : shows ? written(value) : "") : "not legal";
-    if (visited && searches > 0 && open[action]) text += `${text ? " \u00b7 " : ""}${percent(visited[action] / searches)} of visits`;
+    const texts = [open[action] ? (!shows ? "" : chances ? percent(value) : written(value)) : "not legal"];
+    if (searches > 0) texts.push(open[action] ? percent(visited[action] / searches) : "");
     const share = shows ? (high > low ? 0.04 + (0.96 * (value - low)) / (high - low) : 1) : null;
-    const extra = visited && searches > 0 && open[action]
+    const extra = searches > 0 && open[action]
       ? [svg("rect", { class: "visited", y: 7, width: (100 * visited[action]) / searches, height: 3 })] : [];
-    return barRow(label, values ? share : null, text, `${took ? "taken" : ""} ${open[action] ? "" : "closed"}`.trim(), extra);
+    return barRow(label, share, texts, `${took ? "taken" : ""} ${open[action] ? "" : "closed"}`.trim(), extra);
   });
   const kind = chances ? "how likely it does what" : values ? "its Q-values (bars begin at the lowest legal one)" : "what it may do";
-  return [table(`${seatName(film, game, seat)}: ${kind}`, rows)];
+  const head = searches > 0 ? [headRow(["action", "", chances ? "chance" : "Q", "visits"])] : [];
+  return [table(`${seatName(film, game, seat)}: ${kind}`, rows, ...head)];
 }
 
 const seatName = (film, game, seat) => `${film.seat_names[seat]} (${game.seats[seat]})`;
@@ -53,9 +58,9 @@ function predictedPanel(film, game, at, seat) {
       html("td", {}, `${film.actions[best]}, ${percent(chances[best])}`),
       html("td", {}, `${right ? "\u2713" : "\u2717"} ${film.actions[did]}${right ? "" : `, was given ${percent(chances[did])}`}`));
   });
-  const head = html("thead", {}, html("tr", {}, ...["who", "predicted", "did"].map((word) => html("th", { scope: "col" }, word))));
-  return [html("table", { class: "rows plain" }, html("caption", {}, "What it thinks the others do now"), head,
-    html("tbody", {}, ...rows.filter((row) => row !== null)))];
+  const caption = html("caption", {}, "What it thinks the others do now"), head = headRow(["who", "predicted", "did"]);
+  head.querySelectorAll(".number").forEach((cell) => cell.removeAttribute("class"));
+  return [html("table", { class: "rows plain" }, caption, head, html("tbody", {}, ...rows.filter((row) => row !== null)))];
 }
 
 /** What the seat thinks that each of the others is after. */
@@ -66,28 +71,26 @@ function goalsPanel(film, game, at, seat) {
     const chances = goals.chances[at][index], best = Math.max(...chances);
     if (chances[0] === null) return "";
     return table(`What it thinks ${film.seat_names[other]} is after`, goals.names.map((name, goal) =>
-      barRow(name, chances[goal], percent(chances[goal]), chances[goal] === best ? "taken belief" : "belief")));
+      barRow(name, chances[goal], [percent(chances[goal])], chances[goal] === best ? "taken belief" : "belief")));
   });
 }
 
-/** What the seat sees: pieces in sight, and the numbers that it is given. */
-function sightPanel(film, game, at, seat, wantsNumbers) {
-  const own = film.seats[seat], parts = [];
-  if (film.sight !== null && own !== null) {
-    const seen = film.pieces.map((_, number) => number).filter((number) =>
-      number !== own && game.there[at][number] && sees(film, game, seat, number, at));
-    const away = (number) => Math.hypot(game.x[at][number] - game.x[at][own], game.y[at][number] - game.y[at][own]);
-    seen.sort((one, other) => away(one) - away(other));
-    parts.push(html("p", { class: "small" }, !game.there[at][own] ? "It is no longer in the game." : seen.length
-      ? `In sight, nearest first: ${seen.map((number) => `${film.pieces[number].name} at ${written(away(number))}`).join(", ")}.`
-      : "Nobody else is in sight."));
-  }
-  if (film.sight === null) parts.push(html("p", { class: "small" }, "In this game every seat sees everything."));
-  const numbers = game.obs[seat];
-  if (wantsNumbers && numbers) {
-    const cells = rowAt(numbers, at).map((value, place) => html("div", { class: value ? "" : "zero" },
-      html("span", { class: "place" }, String(place)), written(value)));
-    parts.push(html("div", { class: "numbers", role: "group", "aria-label": "Observation, number by number" }, ...cells));
-  }
-  return parts;
+/** What the seat sees of the others, nearest first. */
+function sightPanel(film, game, at, seat) {
+  const own = film.seats[seat];
+  if (film.sight === null || own === null) return [];
+  if (!game.there[at][own]) return [html("p", { class: "small" }, "It is no longer in the game.")];
+  const away = (number) => Math.hypot(game.x[at][number] - game.x[at][own], game.y[at][number] - game.y[at][own]);
+  const seen = film.pieces.map((_, number) => number)
+    .filter((number) => number !== own && game.there[at][number] && sees(film, game, seat, number, at))
+    .sort((one, other) => away(one) - away(other))
+    .map((number) => `${film.pieces[number].name} at ${written(away(number))}`);
+  return [html("p", { class: "small" }, seen.length ? `It sees, nearest first: ${seen.join(", ")}.` : "It sees nobody else.")];
+}
+
+/** The observation, number by number. */
+function numbersPanel(game, at, seat) {
+  const cells = (game.obs[seat] ? game.obs[seat][at] : []).map((value, place) => html("div", { class: value ? null : "zero" },
+    html("span", { class: "place" }, String(place)), written(value)));
+  return [html("div", { class: "numbers", role: "group", "aria-label": "Observation" }, ...cells)];
 }

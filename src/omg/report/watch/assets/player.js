@@ -91,10 +91,12 @@ function start(film) {
     const top = Math.max(...beliefs.flatMap((belief) => (belief ? [...belief.error, ...belief.stay] : [0])));
     boards.forEach((one, index) => {
       const place = find(`plot-${index}`), belief = beliefs[index];
-      one.plot = belief ? makePlot(one.game, belief, top, (at) => { halt(); go(at); }) : null;
-      place.replaceChildren(...(belief ? [html("p", { class: "finding" }, belief.sentence), plotLegend(belief.when),
-        ...one.plot.nodes] : []));
       place.hidden = !belief;
+      one.plot = belief ? makePlot(one.game, belief, top, place.clientWidth - 34, (at) => { halt(); go(at); }) : null;
+      // The page begins with this sentence for the seat that is shown first.
+      const told = film.games.length > 1 || state.seat !== film.first_seat;
+      place.replaceChildren(...(belief ? [html("h2", {}, "How far off the belief is"),
+        ...(told ? [html("p", { class: "finding" }, belief.sentence)] : []), plotLegend(belief), ...one.plot.nodes] : []));
     });
   }
   const halt = () => { if (state.timer !== null) stop(); };
@@ -108,7 +110,8 @@ function start(film) {
       find(`actions-${index}`).replaceChildren(...actionsPanel(film, game, at, state.seat));
       find(`others-${index}`).replaceChildren(...(layers.predicted ? predictedPanel(film, game, at, state.seat) : []),
         ...(layers.goals ? goalsPanel(film, game, at, state.seat) : []));
-      find(`sees-${index}`).replaceChildren(...sightPanel(film, game, at, state.seat, find("numbers").open));
+      find(`sees-${index}`).replaceChildren(...sightPanel(film, game, at, state.seat));
+      if (find("numbers").open) find(`numbers-${index}`).replaceChildren(...numbersPanel(game, at, state.seat));
       const paid = game.rewards.slice(0, at).map((row) => (film.own_rewards ? row[state.seat] : row[0]));
       const step = at > 0 ? paid[at - 1] : 0;
       find(`paid-${index}`).textContent = `${film.own_rewards ? "Its reward" : "Reward"} in the last step `
@@ -134,6 +137,7 @@ function start(film) {
     const players = [...new Set(film.games.map((game) => game.seats[number]))].join(" / ");
     seat.append(html("option", { value: String(number) }, `${name}: ${players}`));
   });
+  find("whole-box").hidden = film.view.join() === [film.stage.left, film.stage.top, film.stage.width, film.stage.height].join();
   for (const value of SPEEDS) speed.append(html("option", { value: String(value) }, `${value}\u00d7`));
   for (const name of here) {
     const box = html("input", { type: "checkbox", id: `layer-${name}` });
@@ -141,7 +145,6 @@ function start(film) {
     box.addEventListener("change", () => { state.layers[name] = box.checked; draw(); });
     find("layers").append(html("label", { class: `layer layer-${name}` }, box, " ", html("span", { class: "mark" }), LAYERS[name][0]));
   }
-  find("layer-box").hidden = here.length === 0;
   speed.value = "1";
   bar.max = String(last);
   play.addEventListener("click", toggle);
@@ -151,6 +154,8 @@ function start(film) {
   speed.addEventListener("change", () => { state.speed = Number(speed.value); if (state.timer !== null) run(); });
   find("loop").addEventListener("change", (event) => { state.loop = event.target.checked; });
   seat.addEventListener("change", () => choose(Number(seat.value)));
+  find("layer-box").hidden = here.length === 0 && find("whole-box").hidden;
+  find("numbers").hidden = film.games.every((game) => Object.keys(game.obs).length === 0);
   find("numbers").addEventListener("toggle", draw);
   if (film.difference !== null) {
     find("to-difference").addEventListener("click", () => { halt(); go(film.difference.step); });
@@ -178,8 +183,9 @@ function start(film) {
     event.preventDefault();
     keys[event.key]();
   });
+  let wide = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; plots(); draw(); } });
   zoom(false);
-  find("whole-box").hidden = film.view.join() === [film.stage.left, film.stage.top, film.stage.width, film.stage.height].join();
   choose(state.seat);
   document.body.dataset.ready = "yes";
 }

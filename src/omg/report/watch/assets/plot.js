@@ -1,6 +1,6 @@
 // How far the belief was from what came, step by step, with "they stay where they are" beside it.
 
-const WIDE = 640, HIGH = 190, LEFT = 44, RIGHT = 12, TOP = 12, BOTTOM = 34;
+const HIGH = 190, LEFT = 44, RIGHT = 12, TOP = 12, BOTTOM = 34;
 
 /** The curve through the values that are there; gaps where there are none. */
 function curve(values, x, y) {
@@ -13,9 +13,9 @@ function curve(values, x, y) {
   return path;
 }
 
-/** The plot of a belief; `state.go(step)` is called where somebody points into it. */
-function makePlot(game, belief, top, go) {
-  const last = Math.max(game.steps, 1), marks = ticks(top), high = marks[marks.length - 1];
+/** The plot of a belief, `wide` pixels wide; `go(step)` is called where somebody points into it. */
+function makePlot(game, belief, top, wide, go) {
+  const WIDE = Math.max(wide, 240), last = Math.max(game.steps, 1), marks = ticks(top), high = marks[marks.length - 1];
   const x = (at) => LEFT + ((WIDE - LEFT - RIGHT) * at) / last;
   const y = (value) => HIGH - BOTTOM - ((HIGH - TOP - BOTTOM) * value) / high;
   const picture = svg("svg", { class: "plot", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
@@ -23,7 +23,7 @@ function makePlot(game, belief, top, go) {
     picture.append(svg("path", { class: "grid", d: `M${LEFT} ${y(mark)}H${WIDE - RIGHT}` }),
       svg("text", { class: "tick end", x: LEFT - 6, y: y(mark) + 4 }, String(mark)));
   }
-  for (const mark of ticks(last, 6).filter((step) => step <= last && Number.isInteger(step))) {
+  for (const mark of ticks(last, WIDE > 500 ? 8 : 4).filter((step) => step <= last && Number.isInteger(step))) {
     picture.append(svg("text", { class: "tick middle", x: x(mark), y: HIGH - BOTTOM + 16 }, String(mark)));
   }
   picture.append(svg("text", { class: "tick middle", x: (LEFT + WIDE - RIGHT) / 2, y: HIGH - 3 }, "step"),
@@ -57,6 +57,6 @@ function makePlot(game, belief, top, go) {
   return { nodes: [picture, said], show };
 }
 
-const plotLegend = (when) => html("p", { class: "legend" },
-  html("span", { class: "key belief-key" }), `where the agent thinks they are ${when}`,
-  html("span", { class: "key stay-key" }), "they stay where they are");
+const plotLegend = (belief) => html("p", { class: "legend" },
+  html("span", {}, html("span", { class: "key belief-key" }), ` where the agent thinks they are ${belief.when}`),
+  html("span", {}, html("span", { class: "key stay-key" }), " they stay where they are"));

@@ -87,36 +87,33 @@ function shots(film, game, at) {
   return group;
 }
 
-/** Ghosts: where the seat thinks that others will be, and where they really were. */
+/** Ghosts: where the seat thinks that others will be, over where they really were. */
 function ghosts(film, game, at, seat, layers) {
-  const group = svg("g", {}), mind = game.minds[seat], belief = mind && mind.heading;
-  if (!belief || at >= belief.x.length) return group;
-  belief.pieces.forEach((number, index) => {
-    const x = belief.x[at][index], y = belief.y[at][index], piece = film.pieces[number];
-    const realX = belief.later_x[at][index], realY = belief.later_y[at][index];
-    if (x === null) return;
-    const size = drawn(film, piece), known = realX !== null;
-    if (layers.between && known && layers.ghosts && layers.really) {
-      group.append(svg("line", { class: "between", x1: x, y1: y, x2: realX, y2: realY }));
-    }
-    if (layers.paths && layers.ghosts && game.there[at][number]) {
-      group.append(svg("line", { class: "path", x1: game.x[at][number], y1: game.y[at][number], x2: x, y2: y }));
-    }
+  const truth = svg("g", {}), belief = svg("g", {}), mind = game.minds[seat], heading = mind && mind.heading;
+  if (!heading) return [];
+  heading.pieces.forEach((number, index) => {
+    const x = heading.x[at][index], y = heading.y[at][index], piece = film.pieces[number];
+    const realX = heading.later_x[at][index], realY = heading.later_y[at][index];
+    const size = drawn(film, piece), known = realX !== null, r = 0.5 * size;
     if (layers.really && known) {
-      const r = 0.62 * size;
-      group.append(svg("path", { class: "really", d:
+      truth.append(svg("path", { class: "really", d:
         `M${realX} ${realY - r}L${realX + r} ${realY}L${realX} ${realY + r}L${realX - r} ${realY}Z` },
-      svg("title", {}, `${piece.name}: really here ${belief.when}`)));
+      svg("title", {}, `${piece.name}: really here ${heading.when}`)));
     }
-    if (layers.ghosts) {
-      group.append(svg("circle", { class: "ghost", cx: x, cy: y, r: 0.85 * size },
-        svg("title", {}, `${piece.name}: believed here ${belief.when}`)));
-      if (piece.label) {
-        group.append(svg("text", { class: "ghost-name", x, y: y + 0.34 * size, "font-size": size }, piece.label));
-      }
+    if (x === null || !layers.ghosts) return;
+    if (layers.between && known && layers.really) {
+      truth.append(svg("line", { class: "between", x1: x, y1: y, x2: realX, y2: realY }));
+    }
+    if (layers.paths && game.there[at][number]) {
+      truth.append(svg("line", { class: "path", x1: game.x[at][number], y1: game.y[at][number], x2: x, y2: y }));
+    }
+    belief.append(svg("circle", { class: "ghost", cx: x, cy: y, r: 0.85 * size },
+      svg("title", {}, `${piece.name}: believed here ${heading.when}`)));
+    if (piece.label) {
+      belief.append(svg("text", { class: "ghost-name", x, y: y + 0.34 * size, "font-size": size }, piece.label));
     }
   });
-  return group;
+  return [truth, belief];
 }
 
 /** What the others are after, as the seat thinks: the more likely, the thicker. */
@@ -168,7 +165,7 @@ function drawStage(film, game, picture, state) {
   if (layers.ranges) over.append(ranges(film, game, at, seat));
   if (layers.shots) over.append(shots(film, game, at));
   if (layers.goals) over.append(aims(film, game, at, seat));
-  picture.replaceChildren(board(film), back, over, front, ghosts(film, game, at, seat, layers));
+  picture.replaceChildren(board(film), back, over, front, ...ghosts(film, game, at, seat, layers));
   if (layers.visits) picture.append(visits(film, game, at, seat));
   picture.setAttribute("aria-label", `${game.name}, step ${at} of ${game.steps}: ${spoken(film, game, at)}`);
 }

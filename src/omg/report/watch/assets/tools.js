@@ -15,15 +15,13 @@ const html = (name, attributes = {}, ...children) => fill(document.createElement
 function written(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "\u2013";
   const size = Math.abs(value);
-  const text = size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(2);
+  const text = size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : size >= 0.1 || size === 0 ? value.toFixed(2)
+    : value.toPrecision(2);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
 const percent = (share) => `${Math.round(100 * share)} %`;
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
-
-/** The row of a series at a moment; after the end of the game its last one. */
-const rowAt = (rows, at) => rows[Math.min(at, rows.length - 1)];
 
 /** Evenly placed round numbers from 0 to at least `top`. */
 function ticks(top, count = 4) {

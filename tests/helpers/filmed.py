@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import jax
@@ -42,33 +43,17 @@ def filmed(
     scene = Scene(*(np.concatenate(values) for values in zip(*scenes, strict=True)))
     spec, rng = env.spec, np.random.default_rng(seed)
     moments, played = len(scenes), len(actions)
-    pieces = [
-        {
-            "name": piece.name,
-            "label": piece.label,
-            "colour": piece.colour,
-            "size": float(piece.size),
-            "square": piece.square,
-            "reach": 6.0 if name == "sc2" else None,
-        }
-        for piece in scenery.pieces
-    ]
-    names = ("player", "predator", "prey")
-    own = list(range(spec.n_agents)) if name == "sc2" else []
-    own = own or [number for number, piece in enumerate(scenery.pieces) if piece.name.startswith(names)]
-    looks = [{"name": f"action {number}"} for number in range(spec.n_actions)]
-    if name == "sc2":
-        looks[6:] = [
-            {"name": f"attack {number + 1}", "piece": spec.n_agents + number} for number in range(spec.n_actions - 6)
-        ]
+    pieces = [asdict(piece) | {"size": float(piece.size)} for piece in scenery.pieces]
+    own = list(scenery.seats)
+    looks = [asdict(move) | {"dx": float(move.dx), "dy": float(move.dy)} for move in scenery.moves]
     values = rng.normal(size=(moments, spec.n_agents, spec.n_actions)).astype(np.float32)
     columns: dict[str, np.ndarray] = {
         "x": scene.x,
         "y": scene.y,
         "there": scene.there,
         "health": scene.health,
-        "shield": np.zeros_like(scene.x),
-        "cooldown": np.zeros_like(scene.x),
+        "shield": scene.shield,
+        "cooldown": scene.cooldown,
         "written": scene.number,
         "actions": np.stack(actions).astype(np.int16),
         "rewards": np.stack(rewards).astype(np.float32),

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from omg import __version__
-from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, room, runs, toy, versus
+from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, room, runs, toy, versus, watch
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
@@ -97,6 +97,7 @@ for _command, _example, _extra in (
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
     (toy.toy, "omg toy --seeds 10", False),
+    (watch.watch, "omg watch results/omg/replays/seed_1_game_01.omgrec --export game.gif", False),
     (demo.demo, "omg demo --output results/demo", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omg.envs.scenes import Piece, Scene
 from omg.names import inert
+from omg.types import Json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,35 +27,6 @@ _DOTS = 100
 """Pixels of an inch of a figure."""
 _STRIP, _ROW = 14, 17
 """Pixels below a picture: around the lines of words, and of each."""
-
-
-class Look(Protocol):
-    """What does not change about a piece, such as `omg.envs.scenes.Piece`."""
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """What is written on it."""
-        ...
-
-    @property
-    def colour(self) -> str:
-        """`#rrggbb`."""
-        ...
-
-    @property
-    def size(self) -> float:
-        """Radius, or half of a square's side."""
-        ...
-
-    @property
-    def square(self) -> bool:
-        """Whether it is one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -112,7 +85,13 @@ class Marks:
     """Lines below the picture."""
 
 
-def draw_moment(field: Field, pieces: Sequence[Look], moment: Moment, marks: Marks, width: int = 640) -> Figure:
+def moment_of(scene: Scene) -> Moment:
+    """A scene without its axis of games, arrays [P]. A weapon that is ready in a second or later looks the same."""
+    x, y, there, health, written, shield, cooldown = (np.asarray(values) for values in scene)
+    return Moment(x, y, there, health, shield, np.minimum(cooldown, 1), written)
+
+
+def draw_moment(field: Field, pieces: Sequence[Piece], moment: Moment, marks: Marks, width: int = 640) -> Figure:
     """A figure of a game at one moment, `width` pixels wide at 100 pixels an inch."""
     from matplotlib.figure import Figure
 
@@ -138,10 +117,10 @@ def draw_moment(field: Field, pieces: Sequence[Look], moment: Moment, marks: Mar
     _draw_belief(axes, field, pieces, marks, pixel)
     for line in marks.arrows:
         _draw_arrow(axes, line)
-    size = min(10.0, 1.25 * width / max((len(line) for line in marks.words), default=1))
-    for row, line in enumerate(marks.words):
+    size = min(10.0, 1.25 * width / max((len(words) for words in marks.words), default=1))
+    for row, words in enumerate(marks.words):
         middle = (strip - _STRIP / 2 - _ROW * (row + 0.5)) / height
-        figure.text(0.015, middle, inert(line), va="center", fontsize=size, color=INK, parse_math=False)
+        figure.text(0.015, middle, inert(words), va="center", fontsize=size, color=INK, parse_math=False)
     return figure
 
 
@@ -154,7 +133,7 @@ def pixels_of(figure: Figure) -> np.ndarray:
     return np.array(canvas.buffer_rgba())[..., :3]
 
 
-def letters(field: Field, pieces: Sequence[Look], moment: Moment) -> str:
+def letters(field: Field, pieces: Sequence[Piece], moment: Moment) -> str:
     """A board of cells as text, a line for each row: of every cell what is on top of it, two letters wide.
 
     A player is its number, other pieces the first letter of their name or the number written on them.
@@ -171,9 +150,9 @@ def letters(field: Field, pieces: Sequence[Look], moment: Moment) -> str:
     return "\n".join(" ".join(f"{cell:<2}" for cell in row).rstrip() for row in rows) + "\n"
 
 
-def _radius(field: Field, piece: Look) -> float:
+def _radius(field: Field, piece: Piece) -> float:
     """By which a piece is drawn: its own, but never too small to be seen."""
-    return piece.size if field.cells else max(piece.size, field.view[2] / 48)
+    return piece.size if field.cells else max(piece.size, field.view[2] / 64)
 
 
 def _draw_ground(axes: Axes, field: Field) -> None:
@@ -212,13 +191,16 @@ def _draw_arrow(axes: Axes, line: Line) -> None:
     axes.annotate("", xy=line.end, xytext=line.start, arrowprops=look, zorder=8)
 
 
-def _draw_piece(
-    axes: Axes, piece: Look, moment: Moment, number: int, marks: Marks, size: float, pixel: float
-) -> None:
+def _draw_piece(axes: Axes, piece: Piece, moment: Moment, number: int, marks: Marks, size: float, pixel: float) -> None:
     from matplotlib.patches import Arc, Circle, FancyBboxPatch
 
     x, y = float(moment.x[number]), float(moment.y[number])
-    paint = {"facecolor": piece.colour, "edgecolor": "#ffffff", "linewidth": 1, "zorder": 3 if piece.square else 4}
+    paint: Json = {
+        "facecolor": piece.colour,
+        "edgecolor": "#ffffff",
+        "linewidth": 1,
+        "zorder": 3 if piece.square else 4,
+    }
     if marks.chosen == number:
         axes.add_patch(Circle((x, y), 1.3 * size, fill=False, edgecolor=INK, linewidth=2, zorder=4))
     if piece.square:
@@ -245,13 +227,14 @@ def _draw_piece(
 def _draw_bar(axes: Axes, x: float, y: float, size: float, place: int, share: float, colour: str) -> None:
     from matplotlib.patches import Rectangle
 
-    high = size / 4.5
-    top = y - 1.25 * size - place * 1.25 * high - high
+    # On the piece, so that it covers no neighbour.
+    high, side = size / 4, 0.75 * size
+    top = y - 0.5 * size - (place + 1) * 1.2 * high
     for length, paint in ((1.0, EMPTY), (min(max(share, 0.0), 1.0), colour)):
-        axes.add_patch(Rectangle((x - size, top), 2 * size * length, high, facecolor=paint, edgecolor="none", zorder=6))
+        axes.add_patch(Rectangle((x - side, top), 2 * side * length, high, facecolor=paint, edgecolor="none", zorder=6))
 
 
-def _draw_belief(axes: Axes, field: Field, pieces: Sequence[Look], marks: Marks, pixel: float) -> None:
+def _draw_belief(axes: Axes, field: Field, pieces: Sequence[Piece], marks: Marks, pixel: float) -> None:
     from matplotlib.patches import Circle, Polygon
 
     real = {piece: (x, y) for piece, x, y in marks.real}

@@ -1,1 +1,1 @@
-"""Watching recorded games: the page that plays them (`page`), what it is told (`film`), pictures of steps (`pictures`)."""
+"""Watching recorded games: what is told of them (`film`), the page that plays them, pictures of steps."""

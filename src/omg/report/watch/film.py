@@ -12,7 +12,7 @@ import numpy as np
 
 from omg.errors import UserError
 from omg.recordings import Recording
-from omg.types import Tree
+from omg.types import Json, Tree
 
 _DIGITS = 4
 """Decimals of all numbers in a page."""
@@ -42,7 +42,9 @@ def film(games: Sequence[Recording]) -> Tree:
         "fights": any(piece["reach"] is not None for piece in first["pieces"]),
         "actions": [action["name"] for action in first["actions"]],
         "moves": {
-            str(number): [round(step / math.hypot(action["dx"], action["dy"]), _DIGITS) for step in (action["dx"], action["dy"])]
+            str(number): [
+                round(step / math.hypot(action["dx"], action["dy"]), _DIGITS) for step in (action["dx"], action["dy"])
+            ]
             for number, action in enumerate(first["actions"])
             if action["dx"] or action["dy"]
         },
@@ -179,18 +181,19 @@ def _view(stage: Tree, games: Sequence[Recording]) -> list[float]:
     if stage["cells"] or not games[0].header["pieces"]:
         return [left, top, width, height]
     size = max(float(piece["size"]) for piece in games[0].header["pieces"])
-    low, high = [], []
+    low: list[float] = []
+    high: list[float] = []
     for axis, (start, length) in {"x": (left, width), "y": (top, height)}.items():
         places = np.concatenate([game[axis][game["there"]] for game in games])
         room = _MARGIN * float(np.ptp(places)) + 2 * size
         low.append(max(start, float(places.min()) - room))
         high.append(min(start + length, float(places.max()) + room))
     # Never so flat that the picture is a ribbon.
-    for axis, (start, length) in enumerate(((left, width), (top, height))):
-        lack = 0.5 * (high[1 - axis] - low[1 - axis]) - (high[axis] - low[axis])
+    for side, (start, length) in enumerate(((left, width), (top, height))):
+        lack = 0.5 * (high[1 - side] - low[1 - side]) - (high[side] - low[side])
         if lack > 0:
-            low[axis] = max(start, low[axis] - lack / 2)
-            high[axis] = min(start + length, high[axis] + lack / 2)
+            low[side] = max(start, low[side] - lack / 2)
+            high[side] = min(start + length, high[side] + lack / 2)
     return [round(value, 2) for value in (low[0], low[1], high[0] - low[0], high[1] - low[1])]
 
 
@@ -211,7 +214,9 @@ def _game(game: Recording, name: str) -> Tree:
         "actions": game["actions"].tolist(),
         "rewards": _numbers(game["rewards"]),
         "avail": [["".join("01"[flag] for flag in seat) for seat in row] for row in game["avail"].astype(int).tolist()],
-        "obs": {str(seat): _rows(game["obs"][:, seat]) for seat in range(len(header["seats"]))} if "obs" in game else {},
+        "obs": {str(seat): _rows(game["obs"][:, seat]) for seat in range(len(header["seats"]))}
+        if "obs" in game
+        else {},
         "shots": _shots(game),
         "minds": {str(seat): mind for seat in range(len(header["seats"])) if (mind := _mind(game, seat))},
     }
@@ -223,7 +228,11 @@ def _shots(game: Recording) -> list[list[list[int]]]:
     own = [seat["piece"] for seat in header["seats"]]
     aims = [action["piece"] for action in header["actions"]]
     return [
-        [[own[seat], aims[action]] for seat, action in enumerate(row) if aims[action] is not None and own[seat] is not None]
+        [
+            [own[seat], aims[action]]
+            for seat, action in enumerate(row)
+            if aims[action] is not None and own[seat] is not None
+        ]
         for row in game["actions"].tolist()
     ]
 
@@ -277,7 +286,9 @@ def _actions(belief: Tree) -> Tree:
 def _goals(belief: Tree) -> Tree:
     columns = belief["columns"]
     names = [goal["name"] for goal in belief["goals"]]
-    return {"goals": {"of": belief["seats"], "names": names, **{key: _rows(columns[key]) for key in ("chances", "x", "y")}}}
+    return {
+        "goals": {"of": belief["seats"], "names": names, **{key: _rows(columns[key]) for key in ("chances", "x", "y")}}
+    }
 
 
 def _search(belief: Tree) -> Tree:
@@ -291,17 +302,20 @@ def _search(belief: Tree) -> Tree:
 _KINDS = {"places": _places, "actions": _actions, "goals": _goals, "search": _search}
 
 
-def _rows(values: np.ndarray) -> list:
+def _rows(values: np.ndarray) -> Json:
     """`_numbers` of every moment; where all moments are alike only the first, which then stands for all."""
-    alike = len(values) > 1 and np.array_equal(values[1:], np.broadcast_to(values[:1], values[1:].shape), equal_nan=True)
+    alike = len(values) > 1 and np.array_equal(
+        values[1:], np.broadcast_to(values[:1], values[1:].shape), equal_nan=True
+    )
     return _numbers(values[:1] if alike else values)
 
 
-def _numbers(values: np.ndarray) -> list:
+def _numbers(values: np.ndarray) -> Json:
     """An array as nested lists of short numbers; None for NaN."""
     plain = np.round(np.asarray(values, np.float64), _DIGITS) + 0.0
     if np.isfinite(plain).all():
         whole = plain.astype(np.int64)
-        listed: list = (whole if (whole == plain).all() else plain).tolist()
-        return listed
-    return np.where(np.isfinite(plain), plain.astype(object), None).tolist()
+        return (whole if (whole == plain).all() else plain).tolist()
+    listed = plain.astype(object)
+    listed[~np.isfinite(plain)] = None
+    return listed.tolist()

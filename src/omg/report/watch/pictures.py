@@ -22,7 +22,8 @@ from omg.types import Tree
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ENDINGS = (".gif", ".mp4", ".png", ".svg")
+FILMS = (".gif", ".mp4")
+ENDINGS = (*FILMS, ".png", ".svg")
 """Kinds of files that a game can be exported as."""
 STEPS_PER_SECOND = 5
 """Of films, at speed 1."""
@@ -31,7 +32,23 @@ _LIKELY = 0.02
 """Beliefs below this are not drawn."""
 
 
-def export(
+def check_export(game: Recording, path: str | Path, *, seat: int | None = None, step: int | None = None) -> None:
+    """Refuses what `export_game` would refuse, before anything is drawn."""
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise UserError(f"export: got '{path}'. Allowed: a file that ends in {', '.join(ENDINGS)}.")
+    if ending in FILMS and step is not None:
+        raise UserError(f"step: got {step}, but a {ending} shows all steps. Leave it out, or export a .png or .svg.")
+    if step is not None and not 0 <= step <= game.steps:
+        raise UserError(f"step: got {step}, allowed: 0 to {game.steps}, the steps of this game.")
+    seats = len(game.header["seats"])
+    if seat is not None and not 0 <= seat < seats:
+        raise UserError(f"seat: got {seat + 1}, allowed: 1 to {seats}.")
+    if ending == ".mp4":
+        _film_program()
+
+
+def export_game(
     game: Recording, path: str | Path, *, seat: int | None = None, step: int | None = None, width: int = _WIDTH
 ) -> Path:
     """Writes a game as a film (`.gif`, `.mp4`) or one step of it as a picture (`.png`, `.svg`).
@@ -39,7 +56,7 @@ def export(
     Args:
         game: what was played.
         path: the file; its ending says what it becomes.
-        seat: whose beliefs are drawn; None: the first seat that has any.
+        seat: whose beliefs are drawn, from 0; None: the first that has any.
         step: of a picture; None: the middle of the game.
         width: in pixels.
 
@@ -47,23 +64,14 @@ def export(
         UserError: the file cannot be written, has another ending, there is no such step or seat, or what makes films is
             not installed.
     """
+    check_export(game, path, seat=seat, step=step)
     place = given_path(path)
     ending = place.suffix.lower()
-    if ending not in ENDINGS:
-        raise UserError(f"export: got '{path}'. Allowed: a file that ends in {', '.join(ENDINGS)}.")
-    films = ending in (".gif", ".mp4")
-    if films and step is not None:
-        raise UserError(f"step: got {step}, but a {ending} shows all steps. Leave it out, or export a .png or .svg.")
-    if step is not None and not 0 <= step <= game.steps:
-        raise UserError(f"step: got {step}, allowed: 0 to {game.steps}, the steps of this game.")
-    if not 120 <= width <= 4000:
-        raise UserError(f"width: got {width}, allowed: 120 to 4000 pixels.")
-    program = _film_program() if ending == ".mp4" else ""
     shown = Shots(game, seat)
     if ending == ".gif":
         data = _gif(shown.frames(width))
     elif ending == ".mp4":
-        data = _mp4(program, shown.frames(width))
+        data = _mp4(_film_program(), shown.frames(width))
     else:
         data = _picture(shown.figure(game.steps // 2 if step is None else step, width), ending[1:])
     try:
@@ -79,9 +87,6 @@ class Shots:
 
     def __init__(self, game: Recording, seat: int | None = None) -> None:
         told = film([game])
-        seats = len(told["seats"])
-        if seat is not None and not 0 <= seat < seats:
-            raise UserError(f"seat: got {seat + 1}, allowed: 1 to {seats}.")
         self.game, self.told = game, told
         self.seat = told["first_seat"] if seat is None else seat
         stage = told["stage"]
@@ -116,7 +121,9 @@ class Shots:
             places = self.beliefs["places"]
             believed, real = (_places(places, names, step) for names in (("x", "y"), ("later_x", "later_y")))
             words[0] += _said(places, step)
-            words.append(f"dashed ring: where the agent thinks they are {when(places)}; diamond: where they really were")
+            words.append(
+                f"dashed ring: where the agent thinks they are {when(places)}; diamond: where they really were"
+            )
         return Marks(
             chosen=own,
             ranges=tuple(radius for radius in (told["sight"], reach) if radius is not None),
@@ -139,7 +146,9 @@ class Shots:
             if piece is None or not game["there"][step, piece]:
                 continue
             start = (game["x"][step, piece], game["y"][step, piece])
-            for chance, x, y in zip(columns["chances"][step, index], columns["x"][step], columns["y"][step], strict=True):
+            for chance, x, y in zip(
+                columns["chances"][step, index], columns["x"][step], columns["y"][step], strict=True
+            ):
                 if chance > _LIKELY and not np.isnan(x):
                     lines.append(Line(start, (x, y), BELIEF, float(chance)))
         return lines
@@ -197,7 +206,7 @@ def _gif(frames: Sequence[np.ndarray]) -> bytes:
 
 
 def _film_program() -> str:
-    """ffmpeg of the machine, else that of the package imageio-ffmpeg."""
+    """Ffmpeg of the machine, else that of the package imageio-ffmpeg."""
     found = shutil.which("ffmpeg")
     if found is not None:
         return found
@@ -221,7 +230,9 @@ def _mp4(program: str, frames: Sequence[np.ndarray]) -> bytes:
         given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(STEPS_PER_SECOND), "-i", "-"]
         wanted = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(made)]
         data = b"".join(frame.tobytes() for frame in frames)
-        done = subprocess.run([program, "-y", "-v", "error", *given, *wanted], input=data, capture_output=True, check=False)
+        done = subprocess.run(
+            [program, "-y", "-v", "error", *given, *wanted], input=data, capture_output=True, check=False
+        )
         if done.returncode or not made.exists():
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no word"]
             raise UserError(f"export: ffmpeg could not make the film: {last[0][:200]}")

@@ -175,11 +175,10 @@ function start(film) {
     b: () => { for (const name of ["ghosts", "really"]) if (find(`layer-${name}`)) find(`layer-${name}`).click(); },
   };
   document.addEventListener("keydown", (event) => {
-    const inside = event.target.closest("input, select, button, summary");
     if (event.ctrlKey || event.altKey || event.metaKey || !(event.key in keys)) return;
-    // What has the focus keeps its own keys: a button its space bar, a list and a slider their arrows.
-    if (inside && [" ", "ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key)) return;
-    if (inside && inside.matches("select")) return;
+    // What has the focus keeps its own keys: a list all, a slider its arrows, what is pressed the space bar.
+    const own = event.target.closest("input, select, button, summary");
+    if (own && (own.matches("select") || (own.matches("[type=range]") ? event.key.length > 1 : event.key === " "))) return;
     event.preventDefault();
     keys[event.key]();
   });

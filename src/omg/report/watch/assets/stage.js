@@ -1,7 +1,7 @@
 // The field with its pieces at one moment, and what is drawn over them.
 
 /** Radius by which a piece is drawn: its own, but never too small to be seen. */
-const drawn = (film, piece) => (film.stage.cells ? piece.size : Math.max(piece.size, film.view[2] / 48));
+const drawn = (film, piece) => (film.stage.cells ? piece.size : Math.max(piece.size, film.view[2] / 64));
 
 /** Whether a seat sees a piece at a moment; true where the game hides nothing. */
 function sees(film, game, seat, piece, at) {
@@ -23,12 +23,12 @@ function board(film) {
   return group;
 }
 
-/** A bar over a piece: `place` bars up from it. */
+/** A bar on a piece, where it covers no neighbour: the upper one of two has `place` 1. */
 function bar(x, y, size, place, share, kind) {
-  const height = size / 4.5, top = y - 1.25 * size - place * 1.25 * height;
+  const height = size / 4, side = 0.75 * size, top = y - 0.5 * size - (place + 1) * 1.2 * height;
   return svg("g", { class: kind },
-    svg("rect", { class: "empty", x: x - size, y: top - height, width: 2 * size, height }),
-    svg("rect", { class: "full", x: x - size, y: top - height, width: 2 * size * clamp(share, 0, 1), height }));
+    svg("rect", { class: "empty", x: x - side, y: top, width: 2 * side, height }),
+    svg("rect", { class: "full", x: x - side, y: top, width: 2 * side * clamp(share, 0, 1), height }));
 }
 
 function pieceGroup(film, game, at, number, seat, layers) {

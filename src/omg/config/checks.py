@@ -164,6 +164,11 @@ def _check_model(config: Config) -> None:
         )
     if config.subgoal_of == "others":
         _check_others(config)
+    if learner.infers_subgoals and not config.wants_prior and not learner.plans:
+        raise UserError(
+            f"omg_inference: got {config.omg_inference}, but learner={config.learner} reads codes of a prior. Allowed: "
+            f"cvae, mlp."
+        )
     if config.omg_q_input == "zero" and model.absent:
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
     if config.omg_q_input == "oracle" and (not learner.infers_subgoals or config.team is None):
@@ -258,6 +263,11 @@ def _check_planner(config: Config) -> None:
     if not plans:
         return
     infers = config.learner_part.infers_subgoals
+    if infers and not config.wants_prior and config.subgoal_mode in ("optimistic", "conservative"):
+        raise UserError(
+            f"subgoal_mode: got {config.subgoal_mode}, but with omg_inference={config.omg_inference} the player's own "
+            f"value is told no subgoals that it could judge. Allowed: furthest, next, k3, random."
+        )
     if infers != (config.hop_model == "subgoals"):
         allowed = "subgoals" if infers else "goals, actions"
         raise UserError(

@@ -52,7 +52,7 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
         UserError: it was made for another game, view or subgoal width; names both.
     """
     spec = env.spec
-    if not config.learner_part.infers_subgoals:
+    if not config.wants_prior:
         return None, None, {}
     path = config.prior_path
     if path is None and config.init_param_path is not None:

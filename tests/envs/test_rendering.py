@@ -74,7 +74,7 @@ def test_pettingzoos_own_tests_pass_with_pictures() -> None:
 
     parallel_api_test(make("rgb_array"), num_cycles=12)
     # It asks for a window first, to read the modes; there are none.
-    render_test(lambda mode: parallel_to_aec(make(None if mode == "human" else mode)))
+    render_test(lambda render_mode: parallel_to_aec(make(None if render_mode == "human" else render_mode)))
 
 
 def test_pymarls_render_is_an_image() -> None:

@@ -30,7 +30,7 @@ _STRIP, _ROW = 14, 17
 
 
 @dataclass(frozen=True)
-class Field:
+class Floor:
     """Where pieces stand: left, top, width and height of what is shown, and of the whole."""
 
     view: tuple[float, float, float, float]
@@ -40,7 +40,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Moment:
+class Pose:
     """How pieces stand, each [P]; `written` is NaN for a piece's own label, `cooldown` a share of its longest."""
 
     x: np.ndarray
@@ -53,7 +53,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Line:
+class Stroke:
     """A line over or under the pieces, `strong` from 0 to 1."""
 
     start: tuple[float, float]
@@ -64,16 +64,16 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Marks:
+class Overlay:
     """What is drawn besides the pieces."""
 
     chosen: int | None = None
     """The piece of the seat that is spoken of."""
     ranges: tuple[float, ...] = ()
     """Radii around it."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Stroke, ...] = ()
     """Under the pieces: shots, and what others are after."""
-    arrows: tuple[Line, ...] = ()
+    arrows: tuple[Stroke, ...] = ()
     """Over them: where a search went."""
     believed: tuple[tuple[int, float, float], ...] = ()
     """Piece, and where it is thought to be heading."""
@@ -85,13 +85,13 @@ class Marks:
     """Lines below the picture."""
 
 
-def moment_of(scene: Scene) -> Moment:
+def pose_of(scene: Scene) -> Pose:
     """A scene without its axis of games, arrays [P]. A weapon that is ready in a second or later looks the same."""
     x, y, there, health, written, shield, cooldown = (np.asarray(values) for values in scene)
-    return Moment(x, y, there, health, shield, np.minimum(cooldown, 1), written)
+    return Pose(x, y, there, health, shield, np.minimum(cooldown, 1), written)
 
 
-def draw_moment(field: Field, pieces: Sequence[Piece], moment: Moment, marks: Marks, width: int = 640) -> Figure:
+def draw_moment(field: Floor, pieces: Sequence[Piece], moment: Pose, marks: Overlay, width: int = 640) -> Figure:
     """A figure of a game at one moment, `width` pixels wide at 100 pixels an inch."""
     from matplotlib.figure import Figure
 
@@ -133,7 +133,7 @@ def pixels_of(figure: Figure) -> np.ndarray:
     return np.array(canvas.buffer_rgba())[..., :3]
 
 
-def letters(field: Field, pieces: Sequence[Piece], moment: Moment) -> str:
+def letters(field: Floor, pieces: Sequence[Piece], moment: Pose) -> str:
     """A board of cells as text, a line for each row: of every cell what is on top of it, two letters wide.
 
     A player is its number, other pieces the first letter of their name or the number written on them.
@@ -150,12 +150,12 @@ def letters(field: Field, pieces: Sequence[Piece], moment: Moment) -> str:
     return "\n".join(" ".join(f"{cell:<2}" for cell in row).rstrip() for row in rows) + "\n"
 
 
-def _radius(field: Field, piece: Piece) -> float:
+def _radius(field: Floor, piece: Piece) -> float:
     """By which a piece is drawn: its own, but never too small to be seen."""
     return piece.size if field.cells else max(piece.size, field.view[2] / 64)
 
 
-def _draw_ground(axes: Axes, field: Field) -> None:
+def _draw_ground(axes: Axes, field: Floor) -> None:
     from matplotlib.patches import Rectangle
 
     left, top, wide, high = field.whole
@@ -167,7 +167,7 @@ def _draw_ground(axes: Axes, field: Field) -> None:
             axes.plot([left, left + wide], [top + row] * 2, color=LINES, linewidth=0.8, zorder=0.5)
 
 
-def _draw_range(axes: Axes, moment: Moment, chosen: int | None, radius: float) -> None:
+def _draw_range(axes: Axes, moment: Pose, chosen: int | None, radius: float) -> None:
     from matplotlib.patches import Circle
 
     if chosen is not None and moment.there[chosen]:
@@ -175,7 +175,7 @@ def _draw_range(axes: Axes, moment: Moment, chosen: int | None, radius: float) -
         axes.add_patch(Circle(place, radius, fill=False, edgecolor=FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1))
 
 
-def _draw_line(axes: Axes, line: Line) -> None:
+def _draw_line(axes: Axes, line: Stroke) -> None:
     axes.plot(
         *zip(line.start, line.end, strict=True),
         color=line.colour,
@@ -186,12 +186,12 @@ def _draw_line(axes: Axes, line: Line) -> None:
     )
 
 
-def _draw_arrow(axes: Axes, line: Line) -> None:
+def _draw_arrow(axes: Axes, line: Stroke) -> None:
     look = {"arrowstyle": "->", "color": line.colour, "linewidth": 1 + 4 * line.strong, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=line.end, xytext=line.start, arrowprops=look, zorder=8)
 
 
-def _draw_piece(axes: Axes, piece: Piece, moment: Moment, number: int, marks: Marks, size: float, pixel: float) -> None:
+def _draw_piece(axes: Axes, piece: Piece, moment: Pose, number: int, marks: Overlay, size: float, pixel: float) -> None:
     from matplotlib.patches import Arc, Circle, FancyBboxPatch
 
     x, y = float(moment.x[number]), float(moment.y[number])
@@ -234,7 +234,7 @@ def _draw_bar(axes: Axes, x: float, y: float, size: float, place: int, share: fl
         axes.add_patch(Rectangle((x - side, top), 2 * side * length, high, facecolor=paint, edgecolor="none", zorder=6))
 
 
-def _draw_belief(axes: Axes, field: Field, pieces: Sequence[Piece], marks: Marks, pixel: float) -> None:
+def _draw_belief(axes: Axes, field: Floor, pieces: Sequence[Piece], marks: Overlay, pixel: float) -> None:
     from matplotlib.patches import Circle, Polygon
 
     real = {piece: (x, y) for piece, x, y in marks.real}

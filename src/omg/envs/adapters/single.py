@@ -12,7 +12,7 @@ from jax import Array
 
 from omg.envs.adapters.host import Seen
 from omg.envs.base import AnyEnv, EnvState, Observation, Outcome
-from omg.envs.drawing import Field, Marks, draw_moment, letters, moment_of, pixels_of
+from omg.envs.drawing import Floor, Overlay, draw_moment, letters, pixels_of, pose_of
 from omg.envs.scenes import Scene, Shown, scenery_of
 
 Part = TypeVar("Part", Observation, Outcome)
@@ -51,13 +51,13 @@ class SingleGame:
             return None
         if self._seen is None:
             raise RuntimeError("The game has not started: call reset() before render().")
-        moment = moment_of(jax.device_get(_show(self.env, self._state)))
+        moment = pose_of(jax.device_get(_show(self.env, self._state)))
         whole = (scenery.left, scenery.top, scenery.width, scenery.height)
-        field = Field(whole, whole, scenery.cells)
+        field = Floor(whole, whole, scenery.cells)
         if mode == "ansi":
             return letters(field, scenery.pieces, moment)
         fights = any(piece.reach is not None for piece in scenery.pieces)
-        return pixels_of(draw_moment(field, scenery.pieces, moment, Marks(fights=fights)))
+        return pixels_of(draw_moment(field, scenery.pieces, moment, Overlay(fights=fights)))
 
     @property
     def seen(self) -> Seen:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omg.components.files import given_path, write_bytes
-from omg.envs.drawing import BELIEF, PICKED, SHOT, Field, Line, Marks, Moment, draw_moment, pixels_of
+from omg.envs.drawing import BELIEF, PICKED, SHOT, Floor, Overlay, Pose, Stroke, draw_moment, pixels_of
 from omg.envs.scenes import Piece
 from omg.errors import UserError
 from omg.recordings import Recording
@@ -91,7 +91,7 @@ class Shots:
         self.seat = told["first_seat"] if seat is None else seat
         stage = told["stage"]
         whole = (stage["left"], stage["top"], stage["width"], stage["height"])
-        self.field = Field(tuple(told["view"]), whole, stage["cells"])
+        self.field = Floor(tuple(told["view"]), whole, stage["cells"])
         keys = ("name", "label", "colour", "size", "square")
         self.pieces = [Piece(**{key: piece[key] for key in keys}) for piece in game.header["pieces"]]
         self.beliefs = {belief["kind"]: belief for belief in reversed(game.beliefs) if belief["seat"] == self.seat}
@@ -101,19 +101,19 @@ class Shots:
         game = self.game
         longest = np.maximum(game["cooldown"].max(axis=0), 1e-9)
         still = {key: game[key][step] for key in ("x", "y", "there", "health", "shield", "written")}
-        moment = Moment(**still, cooldown=game["cooldown"][step] / longest)
+        moment = Pose(**still, cooldown=game["cooldown"][step] / longest)
         return draw_moment(self.field, self.pieces, moment, self._marks(step), width)
 
     def frames(self, width: int = _WIDTH) -> list[np.ndarray]:
         """All moments as images, [height, width, 3] uint8 each."""
         return [pixels_of(self.figure(step, width)) for step in range(self.game.steps + 1)]
 
-    def _marks(self, step: int) -> Marks:
+    def _marks(self, step: int) -> Overlay:
         told, x, y = self.told, self.game["x"][step], self.game["y"][step]
         own = told["seats"][self.seat]
         reach = None if own is None else told["pieces"][own]["reach"]
         shots = told["games"][0]["shots"][step] if step < self.game.steps else []
-        lines = [Line((x[one], y[one]), (x[other], y[other]), SHOT, 0.25) for one, other in shots]
+        lines = [Stroke((x[one], y[one]), (x[other], y[other]), SHOT, 0.25) for one, other in shots]
         words = [f"step {step} of {self.game.steps}"]
         believed: list[tuple[int, float, float]] = []
         real: list[tuple[int, float, float]] = []
@@ -124,7 +124,7 @@ class Shots:
             words.append(
                 f"dashed ring: where the agent thinks they are {when(places)}; diamond: where they really were"
             )
-        return Marks(
+        return Overlay(
             chosen=own,
             ranges=tuple(radius for radius in (told["sight"], reach) if radius is not None),
             lines=(*lines, *self._aims(step)),
@@ -135,7 +135,7 @@ class Shots:
             words=tuple(words),
         )
 
-    def _aims(self, step: int) -> list[Line]:
+    def _aims(self, step: int) -> list[Stroke]:
         """From everybody to what it is thought to be after."""
         if "goals" not in self.beliefs:
             return []
@@ -150,10 +150,10 @@ class Shots:
                 columns["chances"][step, index], columns["x"][step], columns["y"][step], strict=True
             ):
                 if chance > _LIKELY and not np.isnan(x):
-                    lines.append(Line(start, (x, y), BELIEF, float(chance)))
+                    lines.append(Stroke(start, (x, y), BELIEF, float(chance)))
         return lines
 
-    def _visits(self, step: int) -> tuple[Line, ...]:
+    def _visits(self, step: int) -> tuple[Stroke, ...]:
         """How often the search went each way."""
         own = self.told["seats"][self.seat]
         columns = self.beliefs.get("search", {"columns": {}})["columns"]
@@ -166,7 +166,7 @@ class Shots:
             share = float(row[int(action)] / max(row.max(), 1e-9))
             if share > _LIKELY:
                 start, end = ((x + dx * away, y + dy * away) for away in (1.1 * size, size * (1.4 + 1.4 * share)))
-                arrows.append(Line(start, end, PICKED, share))
+                arrows.append(Stroke(start, end, PICKED, share))
         return tuple(arrows)
 
 

@@ -162,7 +162,7 @@ def _check_model(config: Config) -> None:
         raise UserError(
             f"omg_feature: got {config.omg_feature}, but with omg_maps views are maps, not features. Allowed: code."
         )
-    if config.subgoal_of == "others":
+    if config.subgoal_of != "view":
         _check_others(config)
     if learner.infers_subgoals and not config.wants_prior and not learner.plans:
         raise UserError(
@@ -184,9 +184,10 @@ def _check_model(config: Config) -> None:
 
 def _check_others(config: Config) -> None:
     """Refuses what cannot be with subgoals that stand for the others alone."""
+    told = config.subgoal_of
     if config.learner_part.plans:
         raise UserError(
-            f"subgoal_of: got others, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
+            f"subgoal_of: got {told}, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
         )
     reasons = {
         "omg_residual": (config.omg_residual, "the present view has no code of that kind"),
@@ -195,9 +196,9 @@ def _check_others(config: Config) -> None:
     }
     for key, (given, reason) in reasons.items():
         if given:
-            raise UserError(f"subgoal_of: got others with {key}={getattr(config, key)}, but {reason}. Allowed: view.")
+            raise UserError(f"subgoal_of: got {told} with {key}={getattr(config, key)}, but {reason}. Allowed: view.")
     if config.omg_q_input == "oracle":
-        raise UserError("subgoal_of: got others, but the oracle (omg_q_input) looks at coming views. Allowed: view.")
+        raise UserError(f"subgoal_of: got {told}, but the oracle (omg_q_input) looks at coming views. Allowed: view.")
 
 
 def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:

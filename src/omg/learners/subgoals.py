@@ -28,6 +28,7 @@ from omg.components import EpisodeBatch, Number
 from omg.components.counts import linear
 from omg.controllers.basic import BasicMAC
 from omg.controllers.others import subgoal_steps
+from omg.controllers.places import place_reader
 from omg.controllers.reading import SeatViews, Selection, past_the_end, select_goals
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
@@ -69,6 +70,7 @@ class SubgoalTraining(Generic[Trained]):
         self.config = config
         self.candidate_values = candidate_values
         self.others = subgoal_steps(config, spec)
+        self.places = place_reader(config, spec)
         self.round_steps = spec.round_steps if config.omg_candidates == "rounds" else None
         self.optimiser = optax.adam(config.am_lr)
         self.learns_prior = learns_prior
@@ -84,7 +86,7 @@ class SubgoalTraining(Generic[Trained]):
         assert isinstance(mac.opponent_model, SubgoalModel)
         told = None if self.others is None else self.others.along(batch, views.chosen)
         return examine_subgoals(
-            mac.opponent_model, batch, views, self.config.omg_horizon, partners, told, self.round_steps
+            mac.opponent_model, batch, views, self.config.omg_horizon, partners, told, self.round_steps, self.places
         )
 
     def update(self, state: Trained, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:

@@ -75,8 +75,9 @@ class CodeKeys(Keys):
     subgoal_dim: Annotated[Width, _OF_CODES] = Field(
         64, ge=1, description="Width of a subgoal: how many numbers stand for it"
     )
-    subgoal_of: Annotated[str, Words("view", "others")] = Field(
-        "view", description="What a subgoal stands for: what the seat will see, or what the others will be and do"
+    subgoal_of: Annotated[str, Words("view", "others", "places")] = Field(
+        "view",
+        description="What a subgoal stands for: what the seat will see, what the others will be and do, their places",
     )
     omg_maps: bool = Field(
         False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"

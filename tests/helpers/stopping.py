@@ -14,7 +14,7 @@ from omg import api
 from omg.config import Config
 from omg.envs import Env
 from omg.tracking import RunReporter
-from omg.training.loop import Speed
+from omg.training.stopwatch import Speed
 from omg.training.program import Program
 
 

@@ -58,9 +58,11 @@ class OthersSteps:
 
     def places(self, batch: EpisodeBatch) -> Array:
         """[B, T+1, A, `place_dim`], what is said of every seat."""
-        if not self.blocks:
-            return batch.obs
-        state, seats = batch.state, self.n_agents
+        return self.blocks_of(batch.state) if self.blocks else batch.obs
+
+    def blocks_of(self, state: Array) -> Array:
+        """What a state [..., S] says of every seat, [..., A, `place_dim`]; of games that have blocks."""
+        seats = self.n_agents
         parts = [
             state[..., start : start + seats * width].reshape(*state.shape[:-1], seats, width)
             for start, width in self.blocks

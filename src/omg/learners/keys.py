@@ -160,9 +160,9 @@ _OF_MIX = When("omg_q_input", "mix")
 class SubgoalKeys(Keys):
     """Learning with subgoals that are selected in hindsight."""
 
-    subgoal_mode: Annotated[str, Words("optimistic", "conservative", "random", "next", "k3")] = Field(
+    subgoal_mode: Annotated[str, Words("optimistic", "conservative", "random", "next", "k3", "furthest")] = Field(
         "optimistic",
-        description="Which coming state is the subgoal: the best, the worst, a random one, the next, the third",
+        description="Which coming state is the subgoal: best, worst, random, the next, the third, the furthest",
     )
     omg_horizon: Few = Field(5, ge=1, description="How many coming states the subgoal is chosen from")
     omg_mix_start: Annotated[Real, _OF_MIX] = Field(

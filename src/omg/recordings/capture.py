@@ -6,6 +6,7 @@ Letters in shapes: F filmed games, T+1 slots, m seats of the player that learns,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg import __version__
 from omg.config import Config
 from omg.controllers.base import Player, Tells
 from omg.controllers.team import KIND_RECORDS, Squad, kind_records
@@ -179,7 +179,7 @@ def _tell_rows(kind: PyTree, numbers: Array, rows: dict[str, np.ndarray]) -> Tol
 
 
 @eqx.filter_jit
-def _told_rows(kind: PyTree, numbers: Array, rows: dict[str, np.ndarray]) -> Told:
+def _told_rows(kind: PyTree, numbers: Array, rows: PyTree) -> Told:
     arrays, rest = eqx.partition(kind, eqx.is_array)
 
     def one(number: Array, records: dict[str, Array]) -> Told:
@@ -233,7 +233,7 @@ def _recording(
     if any_values:
         columns["values"] = values
     header: Tree = {
-        "omg": __version__,
+        "omg": _version(),
         "game": spec.name,
         "scenario": spec.scenario,
         "env_args": about.env_args,
@@ -340,6 +340,13 @@ def _looks(scenery: Scenery[Any] | None, n_actions: int) -> Tree:
         {"name": move.name, "dx": float(move.dx), "dy": float(move.dy), "piece": move.piece} for move in scenery.moves
     ]
     return {"stage": {**stage, "cells": scenery.cells}, "pieces": pieces, "actions": moves or names}
+
+
+def _version() -> str:
+    try:
+        return metadata.version("omg-marl")
+    except metadata.PackageNotFoundError:
+        return "not installed as a package"
 
 
 def _facts(stats: EpisodeStats, number: int) -> dict[str, float]:

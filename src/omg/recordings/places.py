@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from omg.controllers.others import steps_of_others
 from omg.envs import EnvSpec
 from omg.envs.scenes import Scenery, ViewPlaces
 from omg.modules.told import ExpectedViews, Whose
@@ -94,7 +95,7 @@ def _read(
         x, y = (np.concatenate([one[axis] for one in each if one is not None], axis=1) for axis in (0, 1))
         return x, y, None
     if expected.whose is Whose.STATE:
-        return None if scenery.in_state is None else _of(scenery.in_state, views, others, scenery)
+        return _of_state(views, others, spec)
     return _of(scenery.in_obs[seat], views, others, scenery) if scenery.in_obs else None
 
 
@@ -110,29 +111,28 @@ def _of(
     return x, y, told.counted_from
 
 
+def _of_state(views: np.ndarray, others: list[int], spec: EnvSpec) -> tuple[np.ndarray, np.ndarray, None] | None:
+    """Of states [T+1, S]."""
+    if spec.seat_places is None or not spec.seat_blocks:
+        return None
+    found = spec.seat_places.read(jnp.asarray(steps_of_others(spec).blocks_of(jnp.asarray(views))[:, others]))
+    return np.asarray(found.x), np.asarray(found.y), None
+
+
 def _of_steps(
     views: np.ndarray, seat: int, others: list[int], scenery: Scenery[Any], spec: EnvSpec
 ) -> tuple[np.ndarray, np.ndarray, None] | None:
     """Of what the others do (`omg.controllers.others`): where each was before its step, and how far the step goes."""
-    if scenery.in_state is None or not spec.seat_blocks:
+    if spec.seat_places is None or not spec.seat_blocks:
         return None
-    agents, moments = spec.n_agents, len(views)
-    steps = views.reshape(moments, agents - 1, -1)
-    whom = [(seat + 1 + place) % agents for place in range(agents - 1)]
-    states = np.zeros((moments, spec.state_dim), np.float32)
-    first = 0
-    for start, width in spec.seat_blocks:
-        for place, other in enumerate(whom):
-            states[:, start + other * width : start + (other + 1) * width] = steps[:, place, first : first + width]
-        first += width
-    found = _of(scenery.in_state, states, others, scenery)
-    if found is None:
-        return None
-    chances = np.clip(steps[:, [whom.index(other) for other in others], -spec.n_actions :], 0.0, 1.0)
+    agents = spec.n_agents
+    steps = views.reshape(len(views), agents - 1, -1)[:, [(other - seat - 1) % agents for other in others]]
+    found = spec.seat_places.read(jnp.asarray(steps))
+    chances = np.clip(steps[..., -spec.n_actions :], 0.0, 1.0)
     chances = chances / np.maximum(chances.sum(axis=-1, keepdims=True), 1e-6)
     moves = np.array([(move.dx, move.dy) for move in scenery.moves], np.float32).reshape(-1, 2)
     moved = chances @ moves if len(moves) else np.zeros((*chances.shape[:2], 2), np.float32)
-    return found[0] + moved[..., 0], found[1] + moved[..., 1], None
+    return np.asarray(found.x) + moved[..., 0], np.asarray(found.y) + moved[..., 1], None
 
 
 def _later(

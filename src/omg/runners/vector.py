@@ -193,7 +193,8 @@ class _Films(NamedTuple):
         unseen = {} if self.film.views else {name: slot[name][..., :0] for name in ("obs", "state")}
         scene = None if self.film.show is None else self.film.show(world)
         filmed = {**slot, **unseen, "scene": scene, "truncated": truncated}
-        return kept | {"film": jax.tree.map(lambda row: row[: self.film.games], filmed)}
+        games = self.film.games
+        return kept | {"film": jax.tree.map(lambda row: row[:games], filmed)}
 
     def developed(self, slots: Slots, lineup: Lineup | None) -> tuple[EpisodeBatch | None, Filmed | None]:
         """What was asked for, of slots [T + 1, B, ...]."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from omg.api.playing import evaluate, load
+from omg.api.recording import record
 from omg.api.run import Run
 from omg.config import Config, adjust, check_stored, resolve
 from omg.config.old_words import is_old_key
@@ -45,6 +46,7 @@ __all__ = [
     "load_seeds",
     "make",
     "plot",
+    "record",
     "resume",
     "train",
     "train_config",

@@ -23,7 +23,7 @@ from omg.envs.scenes import Scenery, scenery_of
 from omg.modules.told import Expectation, ExpectedActions, ExpectedGoals, ExpectedViews, Searched, Told
 from omg.recordings.places import Ahead, Course, places
 from omg.recordings.recording import Recording
-from omg.runners.vector import EpisodeStats, Filmed
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Filmed
 from omg.types import PyTree, Tree
 
 
@@ -80,7 +80,7 @@ def script_of(name: str) -> Who:
     return Who(name, name, None, "", None)
 
 
-def recordings(filmed: Filmed, stats: EpisodeStats, cast: Cast, about: About) -> list[Recording]:
+def recordings(filmed: Filmed, stats: EpisodeStats, cast: Cast, about: About, *, first: int = 0) -> list[Recording]:
     """The F games of one film, as NumPy arrays, each as a recording.
 
     Args:
@@ -88,10 +88,11 @@ def recordings(filmed: Filmed, stats: EpisodeStats, cast: Cast, about: About) ->
         stats: leaves [F, ...] or of more games, the filmed ones first.
         cast: who played.
         about: the games.
+        first: how many were recorded before these.
     """
     games = len(filmed.batch.actions)
     told = _everybody(filmed, cast, about.env.spec.n_agents)
-    return [_recording(number, filmed, stats, told[number], cast, about) for number in range(games)]
+    return [_recording(number, filmed, stats, told[number], about, first) for number in range(games)]
 
 
 class _Scene(NamedTuple):
@@ -191,7 +192,7 @@ def _told_rows(kind: PyTree, numbers: Array, rows: PyTree) -> Told:
 
 
 def _recording(
-    number: int, filmed: Filmed, stats: EpisodeStats, seats: Sequence[_Seat], cast: Cast, about: About
+    number: int, filmed: Filmed, stats: EpisodeStats, seats: Sequence[_Seat], about: About, first: int
 ) -> Recording:
     batch, spec, scenery = filmed.batch, about.env.spec, scenery_of(about.env)
     steps = int(batch.filled[number].sum())
@@ -250,10 +251,10 @@ def _recording(
         ],
         "algorithm": about.algorithm,
         "seed": about.seed,
-        "number": number + 1,
+        "number": first + number + 1,
         "t_env": about.t_env,
         "ended": "truncated" if bool(filmed.truncated[number]) else "terminated",
-        "facts": _facts(stats, number),
+        "facts": _facts(stats, number, learns=any(sitting.learns for sitting in seats)),
         "beliefs": beliefs,
     }
     return Recording(header, columns)
@@ -349,6 +350,8 @@ def _version() -> str:
         return "not installed as a package"
 
 
-def _facts(stats: EpisodeStats, number: int) -> dict[str, float]:
+def _facts(stats: EpisodeStats, number: int, *, learns: bool) -> dict[str, float]:
+    """What came out; the learning seats' own return only where there are any."""
     facts = {"return": float(stats.returns[number]), "steps": float(stats.lengths[number])}
-    return facts | {name: float(values[number]) for name, values in stats.metrics.items()}
+    names = [name for name in stats.metrics if learns or name != OWN_RETURN]
+    return facts | {name: float(stats.metrics[name][number]) for name in names}

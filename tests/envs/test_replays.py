@@ -18,10 +18,11 @@ from omg.components import selectors
 from omg.envs import ENVS, make_env
 from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
+from omg.recordings import Recording
+from omg.recordings.playing import play, script_alone
 from omg.report.replays import check_replays, replay_page
 
 SMALL: dict[str, dict[str, Any]] = {"sc2": {"map_name": "2s3z"}, "foraging": {"rows": 5, "cols": 6}}
-ABOUT = {"game": "g", "scenario": "s</script>", "algorithm": "iql", "seed": 1, "number": 2, "facts": {"return": 1.5}}
 
 
 @pytest.mark.parametrize("name", [name for name, entry in ENVS.items() if not entry.traits.foreign])
@@ -49,15 +50,21 @@ def test_scenes_show_the_game(name: str):
         assert (
             sum(piece.name.startswith(("player", "predator", "prey")) for piece in scenery.pieces) == env.spec.n_agents
         )
-    page = replay_page(dict(ABOUT), scenery, Scene(*(values[:, 1] for values in scene)))
+
+
+def test_a_page_shows_the_frames_of_a_recording():
+    env = make_env("sc2", map_name="2m_vs_1z")
+    game = play(script_alone("random", env, {"map_name": "2m_vs_1z"}), 1, 3, views=False)[0]
+    hostile = Recording(game.header | {"scenario": "s</script>"}, dict(game))
+    page = replay_page(hostile)
     read = json.loads(re.findall(r'<script id="replay" type="application/json">(.*?)</script>', page)[0])
-    assert len(read["frames"]) == 6
+    assert len(read["frames"]) == game.steps + 1
     assert read["scenario"] == "s</script>"
     for at, frame in enumerate(read["frames"]):
-        assert [piece[0] for piece in frame] == np.flatnonzero(scene.there[at, 1]).tolist()
+        assert [piece[0] for piece in frame] == np.flatnonzero(game["there"][at]).tolist()
         for piece, x, _, health, _ in frame:
-            assert abs(x - scene.x[at, 1, piece]) < 0.006
-            assert abs(health - scene.health[at, 1, piece]) < 0.006
+            assert abs(x - game["x"][at, piece]) < 0.006
+            assert abs(health - game["health"][at, piece]) < 0.006
 
 
 def test_a_battle_shows_who_falls():

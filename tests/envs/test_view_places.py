@@ -37,14 +37,13 @@ def test_views_tell_the_places_that_the_picture_shows(name: str, args: dict[str,
     assert scenery is not None
     assert (len(scenery.seats), len(scenery.moves)) == (env.spec.n_agents, env.spec.n_actions)
     assert len(scenery.in_obs) == env.spec.n_agents
-    assert scenery.in_state is not None
     state, seen = env.reset(jax.random.PRNGKey(0), 4)
     step, shown, told = jax.jit(env.step), 0, 0
     for number in range(6):
         key = jax.random.PRNGKey(number)
         scene = jax.device_get(scenery.show(state))
-        views = [(places, seen.obs[:, seat]) for seat, places in enumerate(scenery.in_obs)]
-        for places, view in [*views, (scenery.in_state, seen.state)]:
+        for seat, places in enumerate(scenery.in_obs):
+            view = seen.obs[:, seat]
             x, y = (np.asarray(values) for values in places.read(view))
             pieces = list(places.pieces)
             if places.counted_from is not None:

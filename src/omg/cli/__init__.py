@@ -16,7 +16,22 @@ import typer
 from typer.core import TyperGroup
 
 from omg import __version__
-from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, room, runs, toy, versus, watch
+from omg.cli import (
+    adapt,
+    demo,
+    exchange,
+    experiments,
+    lists,
+    plots,
+    pools,
+    prior,
+    record,
+    room,
+    runs,
+    toy,
+    versus,
+    watch,
+)
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
@@ -28,7 +43,7 @@ __all__ = ["app", "command_names", "main"]
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
-_PATHS = ("--output", "-o", "--pool", "--csv")
+_PATHS = ("--output", "-o", "--pool", "--csv", "--dataset")
 """Options that a path follows."""
 _LONGEST_LINE = 4000
 """Of an error message; lists of allowed names are long."""
@@ -83,6 +98,7 @@ for _command, _example, _extra in (
     (room.room, "omg room POOL --set heldout --steps 500000", False),
     (experiments.crossplay, "omg crossplay POOL --set heldout --output results/crossplay", False),
     (versus.versus, "omg versus POOL:qmix_s1 POOL:iql_s1 --episodes 200 --output results/versus", True),
+    (record.record, "omg record --team 4iql3qmix1iql_omg --pool POOL --episodes 8 --output results/recordings", True),
     (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),
     (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
     (

@@ -77,7 +77,11 @@ class PlayKeys(Keys):
     """How episodes are played and what seats see of them."""
 
     batch_size_run: Episodes = Field(32, ge=1, description="Games played side by side")
-    save_replay: bool = Field(False, description="Write replays of test games; StarCraft II: its own, of every test")
+    save_replay: bool = Field(False, description="Record test games; StarCraft II: its own replays, of every test")
+    replay_games: Episodes = Field(4, ge=1, description="save_replay: games of a test that are recorded, of each seed")
+    replay_tests: Annotated[str, Words("last", "all")] = Field(
+        "last", description="save_replay: recordings that are kept, those of the last test or of all tests"
+    )
     obs_is_state: bool = Field(False, description="The agent sees the global state instead of its observation")
     obs_adapter: Annotated[str, Words("none", "learn")] = Field(
         "none", description="learn: frozen players and priors of obs_is_state=True estimate the state from observations"

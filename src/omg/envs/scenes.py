@@ -2,8 +2,8 @@
 
 A game that can be shown has a method `scenery` (`Shown`), beside its rules; one without it has no replays. Every piece
 that a game can show has a number; what changes is where it is, whether it is there, its health and the number written
-on it. A game also says which piece each seat moves, what its actions are called, and where its views and its state tell
-the places of pieces. Letters in shapes: B games, N pieces, J pieces that a view speaks of, W numbers of a view.
+on it. A game also says which piece each seat moves, what its actions are called, and where its views tell the places of
+pieces. Letters in shapes: B games, N pieces, J pieces that a view speaks of, W numbers of a view.
 """
 
 from __future__ import annotations
@@ -97,8 +97,6 @@ class Scenery(Generic[State]):
     """Its actions; empty: the game does not say."""
     in_obs: tuple[ViewPlaces, ...] = ()
     """What the observation of each seat tells; empty: of no seat."""
-    in_state: ViewPlaces | None = None
-    """What the state tells; None: nothing."""
 
 
 @runtime_checkable

@@ -9,25 +9,21 @@ size, square) and `frames`. A frame is a list of the pieces that are there, each
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
 
-import jax
 import numpy as np
 
-from omg.components.files import new_folder, write_text
+from omg.components.files import new_folder, write_bytes, write_text
 from omg.config import Config
 from omg.envs import plays_on_host
-from omg.envs.scenes import Scene, Scenery, scenery_of
+from omg.envs.scenes import scenery_of
 from omg.errors import UserError
+from omg.recordings import ENDING, Recording
 from omg.report.markup import document, html_text
-from omg.runners.vector import EpisodeStats
 from omg.training.program import Program
-from omg.training.state import RunState
 
-REPLAYS = "replays"
-"""Folder of the pages in that of a run."""
+_SHOWN = ("x", "y", "there", "health", "written")
 
 _PLAYER = """
 const replay = JSON.parse(document.getElementById("replay").textContent);
@@ -85,18 +81,6 @@ draw(0);
 """
 
 
-class About(TypedDict):
-    """What is known of a game besides its frames."""
-
-    game: str
-    scenario: str
-    algorithm: str
-    seed: int
-    number: int
-    facts: dict[str, float]
-    """Return, length and metrics."""
-
-
 def check_replays(config: Config, program: Program) -> None:
     """Refuses `save_replay` where there is no picture of the game, before there is a run folder.
 
@@ -109,61 +93,45 @@ def check_replays(config: Config, program: Program) -> None:
         )
 
 
-def write_replays(folder: Path, program: Program, state: RunState) -> list[Path]:
-    """Plays the games of the last test once more and writes a page for each; older pages are replaced.
+def write_replays(folder: Path, games: Sequence[Recording]) -> list[Path]:
+    """Writes recordings and a page for each; older ones are replaced.
 
     Args:
         folder: where they go.
-        program: of the run.
-        state: the run when it was tested last.
+        games: what was recorded.
 
     Returns:
-        The pages, `seed_1_game_01.html` and so on.
+        The pages, `seed_1_game_01.html` and so on, each beside its recording.
 
     Raises:
         UserError: the disk does not take them.
     """
-    config, scenery = program.config, scenery_of(program.env)
-    assert scenery is not None
-    played = jax.device_get(program.replay(state, scenery.show))
     names: list[str] = []
     try:
         with new_folder(folder) as staging:
-            for index, number in np.ndindex(config.seeds, config.test_nepisode):
-                seed = config.seed + index
-                about: About = {
-                    "game": program.spec.name,
-                    "scenario": program.spec.scenario,
-                    "algorithm": config.train_alg or config.name,
-                    "seed": seed,
-                    "number": int(number) + 1,
-                    "facts": _facts(played.stats, index, number),
-                }
-                length = int(played.stats.lengths[index, number])
-                scene = Scene(*(values[index, number, : length + 1] for values in played.scenes))
-                names.append(f"seed_{seed}_game_{number + 1:02d}.html")
-                write_text(staging / names[-1], replay_page(about, scenery, scene))
+            for game in games:
+                stem = f"seed_{game.header['seed']}_game_{game.header['number']:02d}"
+                names.append(f"{stem}.html")
+                write_bytes(staging / f"{stem}{ENDING}", game.to_bytes())
+                write_text(staging / names[-1], replay_page(game))
     except OSError as error:
         raise UserError(f"The replays {folder} cannot be written: {error.strerror or error}.") from None
     return [folder / name for name in names]
 
 
-def replay_page(about: About, scenery: Scenery, scene: Scene) -> str:
-    """One game as a page.
-
-    Args:
-        about: what is known of it.
-        scenery: what does not change.
-        scene: what does, arrays [T+1, N].
-    """
-    field = {key: getattr(scenery, key) for key in ("left", "top", "width", "height", "cells")}
-    pieces = [asdict(piece) for piece in scenery.pieces]
-    data = json.dumps({**about, "stage": field, "pieces": pieces, "frames": _frames(scene)}, separators=(",", ":"))
-    title = f"{about['algorithm']} in {about['game']} {about['scenario']}, seed {about['seed']}, game {about['number']}"
-    facts = ", ".join(f"{name} {value:g}" for name, value in about["facts"].items())
+def replay_page(game: Recording) -> str:
+    """One game as a page."""
+    header = game.header
+    keys = ("game", "scenario", "algorithm", "seed", "number", "facts", "stage", "pieces")
+    data = json.dumps({**{key: header[key] for key in keys}, "frames": _frames(game)}, separators=(",", ":"))
+    title = (
+        f"{header['algorithm']} in {header['game']} {header['scenario']}, seed {header['seed']}, game "
+        f"{header['number']}"
+    )
+    facts = ", ".join(f"{name} {value:g}" for name, value in header["facts"].items())
     # Nothing in the data may end the element that holds it.
     data = data.replace("<", "\\u003c")
-    view = f"{scenery.left:g} {scenery.top:g} {scenery.width:g} {scenery.height:g}"
+    view = " ".join(f"{header['stage'][key]:g}" for key in ("left", "top", "width", "height"))
     body = (
         f"<h1>{html_text(title)}</h1>\n<p>{html_text(facts)}</p>\n"
         f'<p><button id="play">Play / pause</button> <input id="bar" type="range" min="0" value="0"> '
@@ -173,25 +141,20 @@ def replay_page(about: About, scenery: Scenery, scene: Scene) -> str:
     return document(title, body, _PLAYER)
 
 
-def _frames(scene: Scene) -> list[list[list[float | None]]]:
+def _frames(game: Recording) -> list[list[list[float | None]]]:
     """Pieces that are there at every moment: number, x, y, health, and the number written on it or None."""
     frames = []
-    for x, y, there, health, number in zip(*(np.asarray(values) for values in scene), strict=True):
+    for x, y, there, health, number in zip(*(game[name] for name in _SHOWN), strict=True):
         frames.append(
             [
                 [
                     int(piece),
                     round(float(x[piece]), 2),
                     round(float(y[piece]), 2),
-                    round(min(float(health[piece]), 1.0), 2),
+                    round(float(health[piece]), 2),
                     None if np.isnan(number[piece]) else int(number[piece]),
                 ]
                 for piece in np.flatnonzero(there)
             ]
         )
     return frames
-
-
-def _facts(stats: EpisodeStats, index: int, number: int) -> dict[str, float]:
-    facts = {"return": float(stats.returns[index, number]), "steps": float(stats.lengths[index, number])}
-    return facts | {name: float(values[index, number]) for name, values in stats.metrics.items()}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _UNSEEN = 0.03
 """Distance, in sight ranges, below which a view shows nobody: units do not stand on each other."""
-_DEAD = 0.01
-"""Health below which the state shows nobody."""
 
 
 def battle_scenery(rules: BattleRules, layout: Layout) -> Scenery[World]:
@@ -66,7 +64,6 @@ def battle_scenery(rules: BattleRules, layout: Layout) -> Scenery[World]:
         seats=tuple(range(allies)),
         moves=tuple(moves[: layout.n_actions]),
         in_obs=tuple(_in_obs(layout, seat) for seat in range(allies)),
-        in_state=None if layout.args.obs_instead_of_state else _in_state(layout),
     )
 
 
@@ -86,21 +83,3 @@ def _in_obs(layout: Layout, seat: int) -> ViewPlaces:
         return jnp.where(seen, x, jnp.nan), jnp.where(seen, y, jnp.nan)
 
     return ViewPlaces(pieces, read, counted_from=seat)
-
-
-def _in_state(layout: Layout) -> ViewPlaces:
-    """All units: allies have health, weapon, x, y, ..., enemies health, x, y, ..."""
-    allies, enemies = layout.me.n, layout.other.n
-    enemy = 3 + layout.other.has_shields + layout.other.type_bits.shape[1]
-    own = layout.unit_dim * np.arange(allies)
-    theirs = layout.unit_dim * allies + enemy * np.arange(enemies)
-    health = np.concatenate([own, theirs])
-    place = np.concatenate([own + 2, theirs + 1])
-
-    def read(states: Array) -> tuple[Array, Array]:
-        alive = states[..., health] > _DEAD
-        x = 2 * layout.map.half_width * states[..., place]
-        y = -2 * layout.map.half_height * states[..., place + 1]
-        return jnp.where(alive, x, jnp.nan), jnp.where(alive, y, jnp.nan)
-
-    return ViewPlaces(tuple(range(allies + enemies)), read)

@@ -46,7 +46,6 @@ def foraging_scenery(args: ForagingArgs, *, sees_all: bool) -> Scenery[ForagingS
         seats=seats,
         moves=(*compass_moves(), Move("load")),
         in_obs=tuple(_in_obs(args, width, seat) for seat in seats) if told else (),
-        in_state=ViewPlaces(seats, _reader(3 * args.max_food + 3 * np.arange(args.players), 0.5)),
     )
 
 

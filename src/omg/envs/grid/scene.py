@@ -73,5 +73,4 @@ def board_scenery(game: GridGame[State], looks: Mapping[str, tuple[str, float]])
         seats=tuple(range(first, first + players)),
         moves=tuple(Move(name, *steps.get(name, (0, 0))) for name in game.actions),
         in_obs=tuple(ViewPlaces(tuple(int(first + other) for other in order), read) for order in own_first(players)),
-        in_state=ViewPlaces(tuple(range(first, first + players)), read),
     )

@@ -40,9 +40,6 @@ def predator_prey_scenery(args: PredatorPreyArgs) -> Scenery[PredatorPreyState]:
         seats=tuple(range(players)),
         moves=tuple(moves[name] for name in ("stay", "west", "east", "south", "north")),
         in_obs=tuple(_in_obs(args, seat) for seat in range(players)),
-        in_state=ViewPlaces(
-            tuple(range(players)), lambda states: (states[..., 0 : 4 * players : 4], -states[..., 1 : 4 * players : 4])
-        ),
     )
 
 

@@ -67,5 +67,4 @@ def rendezvous_scenery(args: RendezvousArgs) -> Scenery[RendezvousState]:
         seats=(first, first + 1),
         moves=compass_moves(),
         in_obs=(reader((0, 1)), reader((1, 0))),
-        in_state=reader((0, 1)),
     )

@@ -40,5 +40,4 @@ def toy_scenery(args: ToyGridArgs) -> Scenery[ToyGridState]:
         seats=(2, 3),
         moves=compass_moves(),
         in_obs=(ViewPlaces((2, 3), read), ViewPlaces((3, 2), read)),
-        in_state=ViewPlaces((2, 3), read),
     )

@@ -68,8 +68,8 @@ def filmed(
         "scenario": spec.scenario,
         "env_args": {},
         "stage": {
-            key: float(getattr(scenery, key)) if key != "cells" else scenery.cells
-            for key in ("left", "top", "width", "height", "cells")
+            **{key: float(getattr(scenery, key)) for key in ("left", "top", "width", "height")},
+            **{key: getattr(scenery, key) for key in ("cells", "sight", "sight_square")},
         },
         "pieces": pieces,
         "actions": looks,

@@ -295,7 +295,7 @@ def test_the_command_makes_a_page_and_a_film(
     battle.write("a.omgrec")
     other.write("b.omgrec")
     assert main(["watch", "a.omgrec", "--beside", "b.omgrec", "--export", "c.svg", "--step", "2"]) == 0
-    assert capsys.readouterr().out == "Page: a.html\nFilm: c.svg\n"
+    assert capsys.readouterr().out == "Page: a.html\nPicture: c.svg\n"
     assert read(Path("a.html").read_text()) == json.loads(json.dumps(film([battle, other])))
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)))
@@ -304,7 +304,7 @@ def test_the_command_makes_a_page_and_a_film(
     assert capsys.readouterr().out == "Page: p/q.html\nNo browser was found to open it with.\n"
     for words, said in (
         (["c.svg"], "no recording"),
-        (["a.omgrec", "-o", "x.gif"], "--output: got 'x.gif'. Allowed: a file that ends in .html"),
+        (["a.omgrec", "-o", "x.gif"], "--output: got 'x.gif'. Allowed: FILE.html"),
         (["a.omgrec", "--step", "2"], "--step: got 2, but nothing is exported."),
     ):
         assert main(["watch", *words]) == 2

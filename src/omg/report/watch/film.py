@@ -36,8 +36,8 @@ def film(games: Sequence[Recording]) -> Tree:
     return {
         "stage": {key: stage[key] for key in ("left", "top", "width", "height", "cells")},
         "view": _view(stage, games),
-        "sight": stage.get("sight"),
-        "sight_square": bool(stage.get("sight_square")),
+        "sight": stage["sight"],
+        "sight_square": stage["sight_square"],
         "pieces": _pieces(first, games),
         "fights": any(piece["reach"] is not None for piece in first["pieces"]),
         "actions": [action["name"] for action in first["actions"]],

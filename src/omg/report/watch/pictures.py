@@ -32,20 +32,25 @@ _LIKELY = 0.02
 """Beliefs below this are not drawn."""
 
 
-def check_export(game: Recording, path: str | Path, *, seat: int | None = None, step: int | None = None) -> None:
-    """Refuses what `export_game` would refuse, before anything is drawn."""
+def check_name(path: str | Path, step: int | None = None) -> None:
+    """Refuses what nothing can be exported as, before there is a game."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise UserError(f"export: got '{path}'. Allowed: a file that ends in {', '.join(ENDINGS)}.")
     if ending in FILMS and step is not None:
         raise UserError(f"step: got {step}, but a {ending} shows all steps. Leave it out, or export a .png or .svg.")
+    if ending == ".mp4":
+        _film_program()
+
+
+def check_export(game: Recording, path: str | Path, *, seat: int | None = None, step: int | None = None) -> None:
+    """Refuses what `export_game` would refuse, before anything is drawn."""
+    check_name(path, step)
     if step is not None and not 0 <= step <= game.steps:
         raise UserError(f"step: got {step}, allowed: 0 to {game.steps}, the steps of this game.")
     seats = len(game.header["seats"])
     if seat is not None and not 0 <= seat < seats:
         raise UserError(f"seat: got {seat + 1}, allowed: 1 to {seats}.")
-    if ending == ".mp4":
-        _film_program()
 
 
 def export_game(

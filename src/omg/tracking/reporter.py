@@ -6,6 +6,7 @@ import math
 import os
 import time
 from contextlib import ExitStack, nullcontext, suppress
+from threading import Lock
 from types import TracebackType
 
 from rich.console import Console
@@ -45,6 +46,7 @@ class RunReporter:
         self.newest_speed: Speed | None = None
         self.headline: dict[str, float] = {}
         self.tested_at: int | None = None
+        self.doing, self.noting = "", Lock()
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -92,6 +94,7 @@ class RunReporter:
 
     def step(self, title: str) -> None:
         """Shows a step that has no progress of its own."""
+        self._note(title)
         self.progress.update(self.task, description=title, total=None)
         self.heartbeat.begin(title)
 
@@ -100,11 +103,19 @@ class RunReporter:
         self.heartbeat.begin(title)
 
     def _still(self, title: str, seconds: float) -> None:
-        """Says what has been going on for so long."""
+        """Says what has been going on for so long; called from another thread."""
+        self._note(title, again=True)
         if self.console.is_terminal:
             self.progress.update(self.task, note=f"{title}, {seconds:.0f} s")
         else:
             self._show(f"{title}: {seconds:.0f} s so far")
+
+    def _note(self, doing: str, *, again: bool = False) -> None:
+        """Writes down what the run is at, where that has changed, or `again` as a sign of life."""
+        with self.noting:
+            if again or doing != self.doing:
+                self.doing = doing
+                self.folder.set_doing(doing)
 
     def rows(self, rows: list[Row]) -> None:
         """Appends metrics to the CSV and hands them to the other trackers."""
@@ -138,6 +149,7 @@ class RunReporter:
 
     def _move(self, t_env: int) -> None:
         """Moves the bar; beside it stands the first of the newest test's values, and what more 80 columns hold."""
+        self._note("training")
         self.heartbeat.rest()
         words = [f"{name.removesuffix('_mean').replace('_', ' ')} {one:.3f}" for name, one in self.headline.items()][:1]
         note = "  ".join((*words, *self._pace()[:1]))

@@ -158,17 +158,20 @@ def starts(trees: Sequence[Path], words: list[str], repeats: int) -> dict[str, o
     return summary(seconds)
 
 
-def paces(trees: Sequence[Path], words: list[str], chunks: int) -> dict[str, object]:
-    """Chunks of both trees in turns. The first fifth is not counted: buffers fill and caches warm."""
+def paces(trees: Sequence[Path], words: list[str], chunks: int, limit: float) -> dict[str, object]:
+    """Chunks of both trees in turns, for so many seconds at most. The first fifth is not counted: buffers fill."""
     pacers = [Pacer(tree, words) for tree in trees]
     for pacer in pacers:
         pacer.answer()
     seconds: list[list[float]] = [[], []]
+    begin = time.perf_counter()
     for turn in range(chunks):
+        if time.perf_counter() - begin > limit:
+            break
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             seconds[side].append(pacers[side].chunk())
     old, new = (pacer.end() for pacer in pacers)
-    counted = [side[chunks // 5 :] for side in seconds]
+    counted = [side[len(side) // 5 :] for side in seconds]
     return {**summary(counted), "together": round(sum(counted[1]) / sum(counted[0]), 4), "same_learned": old == new}
 
 
@@ -194,6 +197,7 @@ def main() -> None:
     parser.add_argument("run", nargs="*", help="some runs only")
     parser.add_argument("--repeats", type=int, default=5, help="starts of each tree")
     parser.add_argument("--chunks", type=int, default=100, help="chunks of each tree")
+    parser.add_argument("--seconds", type=float, default=600.0, help="most that the chunks of a run may take")
     parser.add_argument("--cores", default="", help="processor cores to stay on, e.g. 2,3")
     parser.add_argument("--programs", action="store_true", help="compare the compiled programs and time nothing")
     arguments = parser.parse_args()
@@ -207,7 +211,8 @@ def main() -> None:
             print(json.dumps({"run": name, "old": old, "new": new, "equal": old == new}), flush=True)
             continue
         if arguments.chunks:
-            print(json.dumps({"run": name, "pace": paces(trees, words, arguments.chunks)}), flush=True)
+            pace = paces(trees, words, arguments.chunks, arguments.seconds)
+            print(json.dumps({"run": name, "pace": pace}), flush=True)
         if arguments.repeats:
             print(json.dumps({"run": name, "start": starts(trees, words, arguments.repeats)}), flush=True)
 

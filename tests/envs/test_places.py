@@ -77,7 +77,7 @@ def test_the_places_of_others_follow_round_the_table() -> None:
     state = played(env, 2)[-1][1].state
     read = place_reader(resolve("iql_omg", "stag_hunt", {"subgoal_of": "others"}).config, env.spec)
     assert read is not None
-    assert read.early == 1
+    np.testing.assert_array_equal(read.later(np.arange(4), np.array([20])), np.arange(4) + 4)
     seats = jnp.asarray([[2], [0], [3], [1]])
     found = read.standing(state, seats)
     everyone = env.spec.seat_places.read(read.steps.blocks_of(state))
@@ -92,4 +92,4 @@ def test_only_subgoals_that_tell_of_all_places_are_read() -> None:
     assert place_reader(resolve("iql_omg", "foraging").config, spec) is None
     seen = place_reader(resolve("iql_omg", "foraging", {"obs_is_state": True}).config, spec)
     assert seen is not None
-    assert seen.early == 0
+    np.testing.assert_array_equal(seen.later(np.arange(4), np.array([7])), [5, 6, 7, 7])

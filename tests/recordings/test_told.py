@@ -160,10 +160,10 @@ def test_planners_tell_what_they_searched_and_believe(name: str, algorithm: str)
     np.testing.assert_allclose(columns["visits"][there].sum(axis=-1), 1.0, atol=1e-4)
     np.testing.assert_allclose(columns["chances"][there].sum(axis=-1), 1.0, atol=1e-4)
     assert np.isnan(columns["visits"][~there]).all()
-    # A tested planner takes the action of the best value.
-    tried = np.where(game["avail"][:, 1], np.nan_to_num(columns["values"], nan=-1e9), -1e9)
+    # A tested planner takes the action of the best value, what was never tried counting as 0.
+    worth = np.where(game["avail"][:, 1], np.nan_to_num(columns["values"], nan=0.0), -1e9)
     for t in np.flatnonzero(there):
-        assert columns["values"][t, game["actions"][t, 1]] == tried[t].max()
+        assert worth[t, game["actions"][t, 1]] == worth[t].max()
         assert np.isfinite(columns["values"][t][columns["visits"][t] > 0]).all()
     if algorithm == "hop":
         (goals,) = rest

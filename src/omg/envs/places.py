@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """Where some seats are."""
 
     x: Array
@@ -42,12 +42,17 @@ class NumberPlace:
     alive: int | None = None
     """Index of a number that is above 0 as long as the seat is in the game; None: it always is."""
 
-    def read(self, numbers: Array) -> Places:
+    @property
+    def leaves(self) -> bool:
+        """Whether a seat may leave the game before it is over."""
+        return self.alive is not None
+
+    def read(self, numbers: Array) -> Positions:
         """Of one seat's numbers [..., W]."""
         x = numbers[..., self.x] * self.x_scale + self.offset
         y = numbers[..., self.y] * self.y_scale + self.offset
         there = jnp.ones(x.shape, bool) if self.alive is None else numbers[..., self.alive] > 0
-        return Places(x, y, there)
+        return Positions(x, y, there)
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,10 @@ class CellPlace:
 
     height: int
     width: int
+    leaves = True
+    """See `NumberPlace.leaves`."""
 
-    def read(self, numbers: Array) -> Places:
+    def read(self, numbers: Array) -> Positions:
         """Of one seat's numbers [..., W]: the middle of what is in the picture, so that a guess may lie between cells.
 
         Numbers below zero count as nothing. An empty picture shows nobody; its place is the middle of the field.
@@ -67,7 +74,7 @@ class CellPlace:
         total = weight.sum(axis=-1)
         rows, columns = np.divmod(np.arange(cells), self.width)
         share = jnp.where(total[..., None] > 0, weight / jnp.maximum(total, 1e-9)[..., None], 1.0 / cells)
-        return Places((share * (columns + 0.5)).sum(axis=-1), (share * (rows + 0.5)).sum(axis=-1), total > 0.5)
+        return Positions((share * (columns + 0.5)).sum(axis=-1), (share * (rows + 0.5)).sum(axis=-1), total > 0.5)
 
 
 SeatPlace = NumberPlace | CellPlace

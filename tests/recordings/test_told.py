@@ -143,11 +143,14 @@ def test_recording_changes_no_game() -> None:
         world, seen, _ = env.step(key, world, one)
 
 
-@pytest.mark.parametrize("algorithm", ["hop", "hop_plus", "direct_om"])
-@pytest.mark.parametrize("name", ["stag_hunt", "snowdrift"])
+PLANNERS = [("stag_hunt", "hop"), ("snowdrift", "hop"), ("stag_hunt", "hop_plus"), ("snowdrift", "direct_om")]
+
+
+@pytest.mark.parametrize(("name", "algorithm"), PLANNERS)
 def test_planners_tell_what_they_searched_and_believe(name: str, algorithm: str) -> None:
     options = BOARD if name == "stag_hunt" else {"size": 4, "players": 3, "drifts": 2, "episode_limit": 6}
-    agent = agent_of(algorithm, name, options, hop_simulations=6, hop_samples=2, subgoal_dim=4)
+    codes = {"omg_inference": "cvae"} if algorithm == "hop_plus" else {}
+    agent = agent_of(algorithm, name, options, hop_simulations=6, hop_samples=2, subgoal_dim=4, **codes)
     assert isinstance(agent.policy, HOPMac)
     game = Recording.from_bytes(play(agent_alone(agent), 2, 1, views=True)[0].to_bytes())
     kinds = [belief["kind"] for belief in game.beliefs if belief["seat"] == 1]
@@ -160,10 +163,10 @@ def test_planners_tell_what_they_searched_and_believe(name: str, algorithm: str)
     np.testing.assert_allclose(columns["visits"][there].sum(axis=-1), 1.0, atol=1e-4)
     np.testing.assert_allclose(columns["chances"][there].sum(axis=-1), 1.0, atol=1e-4)
     assert np.isnan(columns["visits"][~there]).all()
-    # A tested planner takes the action of the best value.
-    tried = np.where(game["avail"][:, 1], np.nan_to_num(columns["values"], nan=-1e9), -1e9)
+    # A tested planner takes the action of the best value, what was never tried counting as 0.
+    worth = np.where(game["avail"][:, 1], np.nan_to_num(columns["values"], nan=0.0), -1e9)
     for t in np.flatnonzero(there):
-        assert columns["values"][t, game["actions"][t, 1]] == tried[t].max()
+        assert worth[t, game["actions"][t, 1]] == worth[t].max()
         assert np.isfinite(columns["values"][t][columns["visits"][t] > 0]).all()
     if algorithm == "hop":
         (goals,) = rest
@@ -184,6 +187,20 @@ def test_planners_tell_what_they_searched_and_believe(name: str, algorithm: str)
     if algorithm == "hop_plus":
         (places,) = rest
         assert places["pieces"] == [game.header["seats"][seat]["piece"] for seat in (0, 2)]
+        assert places["horizon"] == agent.config.omg_horizon
+
+
+def test_places_are_the_means_of_inferred_cells() -> None:
+    """HOP+ that infers cells says where each co-player will be, in the order of seats."""
+    agent = agent_of("hop_plus", "stag_hunt", BOARD, hop_simulations=4, hop_samples=1, omg_inference="cells")
+    (told,) = agent.policy.inference.expects({"infer_cells": jnp.eye(16)[jnp.array([[3, 8]])].reshape(1, 1, 32)}, None)
+    np.testing.assert_allclose(np.asarray(told.x), [[[3.5, 0.5]]], atol=1e-6)
+    np.testing.assert_allclose(np.asarray(told.y), [[[0.5, 2.5]]], atol=1e-6)
+    game = play(agent_alone(agent), 1, 1, views=False)[0]
+    beliefs = [belief for belief in game.beliefs if belief["kind"] == "places"]
+    assert [belief["seat"] for belief in beliefs] == [0, 1, 2]
+    awake = game["there"][:-1, game.header["seats"][0]["piece"]]
+    assert np.isfinite(beliefs[0]["columns"]["x"][:-1][awake]).all()
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +264,7 @@ def test_an_agent_is_recorded_beside_players_of_a_pool(pool: Pool, tmp_path: Pat
         ({"source": "random", "env": "forage"}, "forage"),
         ({"source": "nowhere"}, "nowhere"),
         ({"team": "3iql", "pool": "POOL"}, "3 seats"),
-        ({"team": "1iql1qmix", "pool": "POOL"}, "nobody for 1qmix"),
+        ({"team": "1iql1qmix", "pool": "POOL"}, "no members of qmix"),
         ({"pool": "POOL"}, "SOURCE: missing"),
         ({"source": "POOL:iql_s1", "pool": "POOL", "team": "2vdn"}, "expected once"),
         ({"source": "POOL:random", "pool": "POOL"}, "which has all seats"),

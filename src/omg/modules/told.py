@@ -47,6 +47,15 @@ class ExpectedViews(_OfOthers):
     whose: Whose = eqx.field(static=True, default=Whose.OWN)
 
 
+class ExpectedPlaces(_OfOthers):
+    """Where the others are thought to be, where that is inferred itself."""
+
+    x: Array
+    """[..., m, J] places on the field, in the units of its picture."""
+    y: Array
+    """The same, downwards."""
+
+
 class ExpectedActions(_OfOthers):
     """What the others are thought to do now."""
 
@@ -78,7 +87,7 @@ class Searched(eqx.Module):
     """[..., m] of the root."""
 
 
-Expectation: TypeAlias = ExpectedViews | ExpectedActions | ExpectedGoals | Searched
+Expectation: TypeAlias = ExpectedViews | ExpectedPlaces | ExpectedActions | ExpectedGoals | Searched
 
 
 class Told(eqx.Module):

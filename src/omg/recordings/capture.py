@@ -20,7 +20,7 @@ from omg.controllers.base import Player, Tells
 from omg.controllers.team import KIND_RECORDS, Squad, kind_records
 from omg.envs import Env
 from omg.envs.scenes import Scenery, scenery_of
-from omg.modules.told import Expectation, ExpectedActions, ExpectedGoals, ExpectedViews, Searched, Told
+from omg.modules.told import Expectation, ExpectedActions, ExpectedGoals, ExpectedPlaces, ExpectedViews, Searched, Told
 from omg.recordings.places import Ahead, Course, places
 from omg.recordings.recording import Recording
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Filmed
@@ -282,7 +282,7 @@ def _belief(
         columns = {name: _known(np.asarray(part), awake) for name, part in parts.items()}
         columns |= {"value": _known(np.asarray(expected.value), awake)}
         return {"kind": "search", "source": "search"}, columns | _within(columns, "chances", "visits")
-    if isinstance(expected, ExpectedViews):
+    if isinstance(expected, ExpectedViews | ExpectedPlaces):
         if scenery is None or course is None or who.ahead is None:
             return None
         found = places(expected, seat, scenery, about.env.spec, course, who.ahead)

@@ -13,7 +13,7 @@ import numpy as np
 from omg.controllers.others import steps_of_others
 from omg.envs import EnvSpec
 from omg.envs.scenes import Scenery, ViewPlaces
-from omg.modules.told import ExpectedViews, Whose
+from omg.modules.told import ExpectedPlaces, ExpectedViews, Whose
 from omg.types import Tree
 
 _NOWHERE = np.float32(np.nan)
@@ -40,12 +40,17 @@ class Course(NamedTuple):
 
 
 def places(
-    expected: ExpectedViews, seat: int, scenery: Scenery[Any], spec: EnvSpec, course: Course, ahead: Ahead
+    expected: ExpectedViews | ExpectedPlaces,
+    seat: int,
+    scenery: Scenery[Any],
+    spec: EnvSpec,
+    course: Course,
+    ahead: Ahead,
 ) -> tuple[Tree, dict[str, np.ndarray]] | None:
     """A belief of kind `places`: its keys in the header but for seat and source, and its columns.
 
     Args:
-        expected: views [T+1, W] of one seat, or [T+1, J, W] of its co-players.
+        expected: views [T+1, W] of one seat, or [T+1, J, W] of its co-players, or places [T+1, J].
         seat: whose.
         scenery: of the game.
         spec: of the game.
@@ -78,12 +83,17 @@ def places(
 
 
 def _read(
-    expected: ExpectedViews, seat: int, others: list[int], scenery: Scenery[Any], spec: EnvSpec
+    expected: ExpectedViews | ExpectedPlaces, seat: int, others: list[int], scenery: Scenery[Any], spec: EnvSpec
 ) -> tuple[np.ndarray, np.ndarray, int | None] | None:
     """Places x and y [T+1, J] of the others, and the piece from which they are counted; None where nobody says."""
-    views = np.asarray(expected.views, np.float32)
     if not scenery.seats:
         return None
+    if isinstance(expected, ExpectedPlaces):
+        following = [(seat + 1 + place) % spec.n_agents for place in range(len(others))]
+        order = following if expected.round_table else others
+        columns = [order.index(other) for other in others]
+        return np.asarray(expected.x)[:, columns], np.asarray(expected.y)[:, columns], None
+    views = np.asarray(expected.views, np.float32)
     if expected.whose is Whose.STEPS:
         return _of_steps(views, seat, others, scenery, spec)
     if expected.whose is Whose.CO_PLAYERS:

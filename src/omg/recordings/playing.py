@@ -93,7 +93,7 @@ def agent_in_team(agent: Agent, parts: Sequence[TeamPart], pool: Pool, pool_set:
             if part.algorithm in (POOL, member.algorithm)
         ]
         if part is not own[0] and not places:
-            raise _nobody(part, pool)
+            raise UserError(f"--team: {pool.path} has nobody for {part.seats}{part.algorithm}.")
         slots.append(TeamSlots(part.seats, () if part is own[0] else tuple(places)))
     names = _ordered(tuple(member.name for member in mates.members), mates.position)
     cast = Cast(agent.policy, _who(agent), None, mates.squad, members_of(pool, names, agent.spec.round_steps))
@@ -117,8 +117,6 @@ def team_of_pool(name: str, parts: Sequence[TeamPart], pool: Pool, pool_set: str
     chosen: list[tuple[int, list[str]]] = []
     for part in parts:
         members = pool.members(pool_set, None if part.algorithm == POOL else part.algorithm)
-        if not members:
-            raise _nobody(part, pool)
         for member in members:
             loaded = pool.load(member.name)
             players[member.name] = loaded.policy if isinstance(loaded, Agent) else build_cast(member.algorithm, env)
@@ -196,7 +194,3 @@ def _who(agent: Agent) -> Who:
 def _ordered(names: tuple[str, ...], position: Sequence[int]) -> tuple[str, ...]:
     """Names by their number in the squad."""
     return tuple(name for _, name in sorted(zip(position, names, strict=True)))
-
-
-def _nobody(part: TeamPart, pool: Pool) -> UserError:
-    return UserError(f"--team: {pool.path} has nobody for {part.seats}{part.algorithm}.")

@@ -42,6 +42,8 @@ from omg.training.team import TeamSetup, build_team
 
 Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
 TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
+_WORTH_TELLING = 5.0
+"""Seconds of compilation from which on each program is named with its own."""
 
 
 class Tested(NamedTuple):
@@ -56,8 +58,6 @@ class Tested(NamedTuple):
 
 
 Test = Callable[[RunState[S]], Tested]
-_WORTH_TELLING = 5.0
-"""Seconds of compilation from which on each program is named with its own."""
 
 
 def build_program(config: Config, env: Env | None = None) -> Program:

@@ -117,6 +117,8 @@ function start(film) {
       find(`paid-${index}`).textContent = `${film.own_rewards ? "Its reward" : "Reward"} in the last step `
         + `${written(step)}, so far ${written(total(paid))}${at === game.steps ? "; the game is over" : ""}`;
     });
+    find("knows").hidden = find("numbers").hidden && ![...find("knows").querySelectorAll("[id^=others-], [id^=sees-]")]
+      .some((place) => place.childElementCount);
     bar.value = String(state.at);
     const differs = film.difference !== null && state.at >= film.difference.step;
     bar.setAttribute("aria-valuetext", `step ${state.at} of ${last}`);

@@ -107,7 +107,7 @@ function ghosts(film, game, at, seat, layers) {
     if (layers.paths && game.there[at][number]) {
       truth.append(svg("line", { class: "path", x1: game.x[at][number], y1: game.y[at][number], x2: x, y2: y }));
     }
-    belief.append(svg("circle", { class: "ghost", cx: x, cy: y, r: 0.85 * size },
+    belief.append(svg("circle", { class: "halo", cx: x, cy: y, r: 0.85 * size }), svg("circle", { class: "ghost", cx: x, cy: y, r: 0.85 * size },
       svg("title", {}, `${piece.name}: believed here ${heading.when}`)));
     if (piece.label) {
       belief.append(svg("text", { class: "ghost-name", x, y: y + 0.34 * size, "font-size": size }, piece.label));

@@ -15,7 +15,7 @@ from omg.pools import Agent, Pool
 from omg.pools.index import INDEX
 from omg.recordings import Recording
 from omg.recordings.playing import (
-    Table,
+    PlayingTeam,
     agent_alone,
     agent_in_pool,
     agent_in_team,
@@ -76,11 +76,11 @@ def _table(
     which: str,
     env: str | None,
     env_args: dict[str, Json],
-) -> Table:
+) -> PlayingTeam:
     if team is not None and pool is None:
         raise UserError("--team: its players come from a pool; give --pool POOL.")
     found = None if source is None else _player(source, pool, which, env, env_args)
-    if isinstance(found, Table):
+    if isinstance(found, PlayingTeam):
         if team is not None or pool is not None:
             raise UserError(f"SOURCE: got '{source}', which has all seats; --team and --pool need an agent, or none.")
         return found
@@ -100,7 +100,7 @@ def _table(
 
 def _player(
     source: Agent | str | Path, pool: Pool | None, which: str, env: str | None, env_args: dict[str, Json]
-) -> Agent | Table:
+) -> Agent | PlayingTeam:
     """An agent, or a script that has all seats."""
     if isinstance(source, Agent):
         return source

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from omg.envs.grid.picture import COLOURS
@@ -72,8 +73,8 @@ class ViewPlaces:
 
     pieces: tuple[int, ...]
     """J pieces."""
-    read: Callable[[Array], tuple[Array, Array]]
-    """Views [..., W] -> x and y [..., J], NaN where a piece is not shown."""
+    read: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    """Views [..., W] -> x and y [..., J], NaN where a piece is not shown; in NumPy, for games that are over."""
     counted_from: int | None = None
     """The piece from whose place they are counted; None: they are places on the field."""
 
@@ -153,16 +154,16 @@ def compass_moves(step: float = 1.0) -> tuple[Move, ...]:
     return tuple(Move(name, step * dx, step * dy) for name, dx, dy in COMPASS)
 
 
-def marked_places(pictures: Array, width: int) -> tuple[Array, Array]:
+def marked_places(pictures: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """The mean place of what is marked in pictures of chances [..., J, cells]: x and y [..., J] of middles of cells.
 
     Cells are weighed by their odds, by which a prior's decoder tells places from each other; NaN where nothing is
     likely to be marked.
     """
-    chance = jnp.clip(pictures, 1e-6, 1.0 - 1e-6)
+    chance = np.clip(pictures, 1e-6, 1.0 - 1e-6)
     odds = chance / (1.0 - chance)
     share = odds / odds.sum(axis=-1, keepdims=True)
-    cells = jnp.arange(pictures.shape[-1])
+    cells = np.arange(pictures.shape[-1])
     shown = pictures.sum(axis=-1) >= 0.5
     x, y = ((share * (axis + 0.5)).sum(axis=-1) for axis in (cells % width, cells // width))
-    return jnp.where(shown, x, jnp.nan), jnp.where(shown, y, jnp.nan)
+    return np.where(shown, x, np.nan), np.where(shown, y, np.nan)

@@ -6,6 +6,7 @@ Letters in shapes: F filmed games, T+1 slots, m seats of the player that learns,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from omg.controllers.team import KIND_RECORDS, Squad, kind_records
 from omg.envs import Env
 from omg.envs.scenes import Scenery, scenery_of
 from omg.modules.told import Expectation, ExpectedActions, ExpectedGoals, ExpectedPlaces, ExpectedViews, Searched, Told
-from omg.recordings.places import Ahead, Course, places
+from omg.recordings.places import Ahead, GameCourse, places
 from omg.recordings.recording import Recording
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Filmed
 from omg.types import PyTree, Tree
@@ -92,10 +93,11 @@ def recordings(filmed: Filmed, stats: EpisodeStats, cast: Cast, about: About, *,
     """
     games = len(filmed.batch.actions)
     told = _everybody(filmed, cast, about.env.spec.n_agents)
-    return [_recording(number, filmed, stats, told[number], about, first) for number in range(games)]
+    scenery = scenery_of(about.env)
+    return [_recording(number, filmed, stats, told[number], about, scenery, first) for number in range(games)]
 
 
-class _Scene(NamedTuple):
+class _Picture(NamedTuple):
     """`omg.envs.scenes.Scene` of one game, as NumPy arrays [T+1, N]."""
 
     x: np.ndarray
@@ -192,11 +194,17 @@ def _told_rows(kind: PyTree, numbers: Array, rows: PyTree) -> Told:
 
 
 def _recording(
-    number: int, filmed: Filmed, stats: EpisodeStats, seats: Sequence[_Seat], about: About, first: int
+    number: int,
+    filmed: Filmed,
+    stats: EpisodeStats,
+    seats: Sequence[_Seat],
+    about: About,
+    scenery: Scenery[Any] | None,
+    first: int,
 ) -> Recording:
-    batch, spec, scenery = filmed.batch, about.env.spec, scenery_of(about.env)
+    batch, spec = filmed.batch, about.env.spec
     steps = int(batch.filled[number].sum())
-    scene = None if scenery is None else _Scene(*(np.asarray(part[number, : steps + 1]) for part in filmed.scenes))
+    scene = None if scenery is None else _Picture(*(np.asarray(part[number, : steps + 1]) for part in filmed.scenes))
     actions = np.asarray(batch.actions[number, :steps])
     columns: dict[str, np.ndarray] = {
         **_pieces(scene, steps),
@@ -211,7 +219,7 @@ def _recording(
         }
     values, any_values = np.full(columns["avail"].shape, np.nan, np.float32), False
     beliefs: list[Tree] = []
-    course = None if scene is None else Course(scene.x, scene.y, scene.there, actions)
+    course = None if scene is None else GameCourse(scene.x, scene.y, scene.there, actions)
     pieces = list(scenery.seats) if scenery is not None and scenery.seats else [None] * len(seats)
     here = np.ones((steps + 1, len(seats)), bool)
     if scene is not None and scenery is not None and scenery.seats:
@@ -272,7 +280,7 @@ def _belief(
     who: Who,
     awake: np.ndarray,
     scenery: Scenery[Any] | None,
-    course: Course | None,
+    course: GameCourse | None,
     about: About,
 ) -> tuple[Tree, dict[str, np.ndarray]] | None:
     """What one seat expects, of leaves [T+1, ...], as an entry of the header but for the seat, and its columns."""
@@ -304,7 +312,7 @@ def _within(columns: dict[str, np.ndarray], *names: str) -> dict[str, np.ndarray
     return {name: np.clip(columns[name], 0.0, 1.0) for name in names}
 
 
-def _pieces(scene: _Scene | None, steps: int) -> dict[str, np.ndarray]:
+def _pieces(scene: _Picture | None, steps: int) -> dict[str, np.ndarray]:
     if scene is None:
         nothing = np.zeros((steps + 1, 0), np.float32)
         names = ("x", "y", "health", "shield", "cooldown", "written")
@@ -344,6 +352,7 @@ def _looks(scenery: Scenery[Any] | None, n_actions: int) -> Tree:
     return {"stage": {**stage, "cells": scenery.cells, **sight}, "pieces": pieces, "actions": moves or names}
 
 
+@cache
 def _version() -> str:
     try:
         return metadata.version("omg-marl")

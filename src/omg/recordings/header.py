@@ -52,7 +52,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Stage(_Part):
+class StageLook(_Part):
     """The field."""
 
     left: Number
@@ -167,7 +167,7 @@ class Header(_Part):
     """Registry name, e.g. `sc2`."""
     scenario: Text
     env_args: Options
-    stage: Stage | None
+    stage: StageLook | None
     """None: there is no picture of the game (and no pieces)."""
     pieces: Annotated[list[PieceLook], Field(max_length=MOST_PIECES)]
     actions: Annotated[list[ActionLook], Field(min_length=1, max_length=MOST_ACTIONS)]

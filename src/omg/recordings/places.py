@@ -5,10 +5,12 @@ Letters in shapes: T+1 moments, P pieces, A seats, J others, W numbers of a view
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from omg.controllers.others import steps_of_others
 from omg.envs import EnvSpec
@@ -27,7 +29,7 @@ class Ahead(NamedTuple):
     round_steps: int | None = None
 
 
-class Course(NamedTuple):
+class GameCourse(NamedTuple):
     """How one game really went, as NumPy arrays."""
 
     x: np.ndarray
@@ -44,7 +46,7 @@ def places(
     seat: int,
     scenery: Scenery[Any],
     spec: EnvSpec,
-    course: Course,
+    course: GameCourse,
     ahead: Ahead,
 ) -> tuple[Tree, dict[str, np.ndarray]] | None:
     """A belief of kind `places`: its keys in the header but for seat and source, and its columns.
@@ -99,7 +101,7 @@ def _read(
     if expected.whose is Whose.CO_PLAYERS:
         if not scenery.in_obs:
             return None
-        each = [_of(scenery.in_obs[other], views[:, place], [other], scenery) for place, other in enumerate(others)]
+        each = [_of(scenery.in_obs[other], views[:, at], [other], scenery) for at, other in enumerate(others)]
         if any(one is None or one[2] is not None for one in each):
             return None
         x, y = (np.concatenate([one[axis] for one in each if one is not None], axis=1) for axis in (0, 1))
@@ -107,6 +109,16 @@ def _read(
     if expected.whose is Whose.STATE:
         return _of_state(views, others, spec)
     return _of(scenery.in_obs[seat], views, others, scenery) if scenery.in_obs else None
+
+
+def _evenly(
+    read: Callable[[Array], tuple[Array, Array]], numbers: np.ndarray, slots: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is read off rows [T+1, ...], filled up to `slots` of them: games of other lengths compile nothing anew."""
+    filled = np.zeros((slots, *numbers.shape[1:]), np.float32)
+    filled[: len(numbers)] = numbers
+    x, y = (np.asarray(part)[: len(numbers)] for part in read(jnp.asarray(filled)))
+    return x, y
 
 
 def _of(
@@ -117,16 +129,17 @@ def _of(
     if any(piece not in told.pieces for piece in pieces):
         return None
     columns = [told.pieces.index(piece) for piece in pieces]
-    x, y = (np.asarray(place)[:, columns] for place in told.read(jnp.asarray(views)))
-    return x, y, told.counted_from
+    x, y = told.read(views)
+    return x[:, columns], y[:, columns], told.counted_from
 
 
 def _of_state(views: np.ndarray, others: list[int], spec: EnvSpec) -> tuple[np.ndarray, np.ndarray, None] | None:
     """Of states [T+1, S]."""
     if spec.seat_places is None or not spec.seat_blocks:
         return None
-    found = spec.seat_places.read(jnp.asarray(steps_of_others(spec).blocks_of(jnp.asarray(views))[:, others]))
-    return np.asarray(found.x), np.asarray(found.y), None
+    place, blocks = spec.seat_places, steps_of_others(spec)
+    x, y = _evenly(lambda states: place.read(blocks.blocks_of(states))[:2], views, spec.episode_limit + 1)
+    return x[:, others], y[:, others], None
 
 
 def _of_steps(
@@ -137,16 +150,17 @@ def _of_steps(
         return None
     agents = spec.n_agents
     steps = views.reshape(len(views), agents - 1, -1)[:, [(other - seat - 1) % agents for other in others]]
-    found = spec.seat_places.read(jnp.asarray(steps))
+    place = spec.seat_places
+    x, y = _evenly(lambda numbers: place.read(numbers)[:2], steps, spec.episode_limit + 1)
     chances = np.clip(steps[..., -spec.n_actions :], 0.0, 1.0)
     chances = chances / np.maximum(chances.sum(axis=-1, keepdims=True), 1e-6)
     moves = np.array([(move.dx, move.dy) for move in scenery.moves], np.float32).reshape(-1, 2)
     moved = chances @ moves if len(moves) else np.zeros((*chances.shape[:2], 2), np.float32)
-    return np.asarray(found.x) + moved[..., 0], np.asarray(found.y) + moved[..., 1], None
+    return x + moved[..., 0], y + moved[..., 1], None
 
 
 def _later(
-    course: Course, pieces: list[int], others: list[int], ahead: Ahead, scenery: Scenery[Any]
+    course: GameCourse, pieces: list[int], others: list[int], ahead: Ahead, scenery: Scenery[Any]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The moments [T+1] that the moments are compared with, and where the pieces were then, x and y [T+1, J]."""
     last = len(course.actions)

@@ -33,7 +33,7 @@ _AT_ONCE = 32
 """Games of one compiled call."""
 
 
-class Table(NamedTuple):
+class PlayingTeam(NamedTuple):
     """Who plays: a policy of all seats, and what is known of everybody in it."""
 
     env: Env
@@ -45,7 +45,7 @@ class Table(NamedTuple):
     """Without seats, which are drawn when games begin."""
 
 
-def agent_alone(agent: Agent) -> Table:
+def agent_alone(agent: Agent) -> PlayingTeam:
     """An agent in all seats.
 
     Raises:
@@ -55,7 +55,7 @@ def agent_alone(agent: Agent) -> Table:
     return _table(agent, agent.policy, Cast(agent.policy, _who(agent), None, None, ()))
 
 
-def agent_in_pool(agent: Agent, pool: Pool, pool_set: str | None) -> Table:
+def agent_in_pool(agent: Agent, pool: Pool, pool_set: str | None) -> PlayingTeam:
     """An agent in one seat, the others drawn from a set of a pool.
 
     Raises:
@@ -71,7 +71,7 @@ def agent_in_pool(agent: Agent, pool: Pool, pool_set: str | None) -> Table:
     return _table(agent, TeamPolicy(agent.policy, mates.squad, draw), cast)
 
 
-def agent_in_team(agent: Agent, parts: Sequence[TeamPart], pool: Pool, pool_set: str | None) -> Table:
+def agent_in_team(agent: Agent, parts: Sequence[TeamPart], pool: Pool, pool_set: str | None) -> PlayingTeam:
     """An agent in the seats of its algorithm in a team, the others drawn from a pool.
 
     Raises:
@@ -100,7 +100,7 @@ def agent_in_team(agent: Agent, parts: Sequence[TeamPart], pool: Pool, pool_set:
     return _table(agent, TeamPolicy(agent.policy, mates.squad, TeamDraw(tuple(slots))), cast)
 
 
-def team_of_pool(name: str, parts: Sequence[TeamPart], pool: Pool, pool_set: str | None) -> Table:
+def team_of_pool(name: str, parts: Sequence[TeamPart], pool: Pool, pool_set: str | None) -> PlayingTeam:
     """A team of a pool's players.
 
     Args:
@@ -126,10 +126,10 @@ def team_of_pool(name: str, parts: Sequence[TeamPart], pool: Pool, pool_set: str
     draw = TeamDraw(tuple(TeamSlots(seats, tuple(numbers[name] for name in names)) for seats, names in chosen))
     ordered = _ordered(tuple(players), position)
     cast = Cast(None, None, None, squad, members_of(pool, ordered, env.spec.round_steps))
-    return Table(env, pool.env_args, name, None, TeamPolicy(None, squad, draw), cast)
+    return PlayingTeam(env, pool.env_args, name, None, TeamPolicy(None, squad, draw), cast)
 
 
-def script_alone(name: str, env: Env, env_args: Tree) -> Table:
+def script_alone(name: str, env: Env, env_args: Tree) -> PlayingTeam:
     """A scripted player in all seats.
 
     Raises:
@@ -137,12 +137,12 @@ def script_alone(name: str, env: Env, env_args: Tree) -> Table:
     """
     squad, _ = build_squad([build_cast(name, env)])
     draw = TeamDraw((TeamSlots(env.spec.n_agents, (0,)),))
-    return Table(
+    return PlayingTeam(
         env, env_args, name, None, TeamPolicy(None, squad, draw), Cast(None, None, None, squad, (script_of(name),))
     )
 
 
-def play(table: Table, episodes: int, seed: int, *, views: bool) -> list[Recording]:
+def play(table: PlayingTeam, episodes: int, seed: int, *, views: bool) -> list[Recording]:
     """Plays and records.
 
     Args:
@@ -182,8 +182,8 @@ def _main_seats(policy: Policy, filmed: Filmed) -> np.ndarray | None:
     return None if seat is None or not isinstance(policy, TeamPolicy) else np.asarray(policy.draw.main_seats(seat))
 
 
-def _table(agent: Agent, policy: Policy, cast: Cast) -> Table:
-    return Table(agent.env, agent.config.env_args, agent.card.algorithm, agent.card.t_env, policy, cast)
+def _table(agent: Agent, policy: Policy, cast: Cast) -> PlayingTeam:
+    return PlayingTeam(agent.env, agent.config.env_args, agent.card.algorithm, agent.card.t_env, policy, cast)
 
 
 def _who(agent: Agent) -> Who:

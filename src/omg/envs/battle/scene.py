@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.envs.battle.observe import SIGHT_RANGE, Layout
 from omg.envs.battle.simulate import BattleRules
@@ -78,9 +77,9 @@ def _in_obs(layout: Layout, seat: int) -> ViewPlaces:
     starts = np.concatenate([starts, begin + enemy * enemies + friend * np.arange(allies - 1)])
     pieces = (*range(allies, allies + enemies), *(int(other) for other in layout.others_of[seat]))
 
-    def read(views: Array) -> tuple[Array, Array]:
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         seen = views[..., starts + 1] > _UNSEEN
         x, y = SIGHT_RANGE * views[..., starts + 2], -SIGHT_RANGE * views[..., starts + 3]
-        return jnp.where(seen, x, jnp.nan), jnp.where(seen, y, jnp.nan)
+        return np.where(seen, x, np.nan), np.where(seen, y, np.nan)
 
     return ViewPlaces(pieces, read, counted_from=seat)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.envs.foraging.args import ForagingArgs
 from omg.envs.foraging.start import ForagingState
@@ -62,12 +61,12 @@ def _in_obs(args: ForagingArgs, width: int, seat: int) -> ViewPlaces:
 
 def _reader(
     starts: np.ndarray, middle: float, lowest: float | None = _NOWHERE
-) -> Callable[[Array], tuple[Array, Array]]:
+) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Reads rows and columns that stand at `starts`; `middle` is added to them, `lowest` is that of who is seen."""
 
-    def read(views: Array) -> tuple[Array, Array]:
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row, col = views[..., starts], views[..., starts + 1]
-        seen = jnp.ones(row.shape, bool) if lowest is None else row > lowest
-        return jnp.where(seen, col + middle, jnp.nan), jnp.where(seen, row + middle, jnp.nan)
+        seen = np.ones(row.shape, bool) if lowest is None else row > lowest
+        return np.where(seen, col + middle, np.nan), np.where(seen, row + middle, np.nan)
 
     return read

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.envs.grid.state import State
 from omg.envs.grid.view import own_first
@@ -57,7 +56,7 @@ def board_scenery(game: GridGame[State], looks: Mapping[str, tuple[str, float]])
     players = game.args.players
     first = len(kinds) * board.cells
 
-    def read(views: Array) -> tuple[Array, Array]:
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         pictures = views[..., : players * board.cells].reshape(*views.shape[:-1], players, board.cells)
         return marked_places(pictures, board.width)
 

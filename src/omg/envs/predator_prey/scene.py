@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.envs.predator_prey.args import OBSTACLE_SIZE, PREDATOR_SIZE, PREY_SIZE, PredatorPreyArgs
 from omg.envs.scenes import ENEMY, FOOD, STONE, Piece, Scene, Scenery, ViewPlaces, compass_moves, scene
@@ -53,10 +51,10 @@ def _in_obs(args: PredatorPreyArgs, seat: int) -> ViewPlaces:
     others = tuple(other for other in range(players) if other != seat)
     starts = 4 + 2 * args.obstacles + 2 * np.arange(players - 1)
 
-    def read(views: Array) -> tuple[Array, Array]:
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         own_x, own_y = views[..., 2:3], views[..., 3:4]
-        x = jnp.concatenate([own_x, own_x + views[..., starts]], axis=-1)
-        y = jnp.concatenate([own_y, own_y + views[..., starts + 1]], axis=-1)
+        x = np.concatenate([own_x, own_x + views[..., starts]], axis=-1)
+        y = np.concatenate([own_y, own_y + views[..., starts + 1]], axis=-1)
         return x, -y
 
     return ViewPlaces((seat, *others), read)

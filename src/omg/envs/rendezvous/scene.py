@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.envs.rendezvous.args import RendezvousArgs
 from omg.envs.scenes import (
@@ -48,9 +47,9 @@ def rendezvous_scenery(args: RendezvousArgs) -> Scenery[RendezvousState]:
     first, cells = len(corners) + 1, args.size**2
 
     def reader(order: tuple[int, int]) -> ViewPlaces:
-        aside = jnp.array([(-_ASIDE, _ASIDE)[seat] for seat in order])
+        aside = np.array([(-_ASIDE, _ASIDE)[seat] for seat in order])
 
-        def read(views: Array) -> tuple[Array, Array]:
+        def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             x, y = marked_places(views[..., : 2 * cells].reshape(*views.shape[:-1], 2, cells), args.size)
             return x + aside, y + _BELOW
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from omg.envs.scenes import FOOD, Piece, Scene, Scenery, ViewPlaces, compass_moves, player_pieces, scene
 from omg.envs.toy_grid.args import ToyGridArgs
@@ -25,7 +24,7 @@ def toy_scenery(args: ToyGridArgs) -> Scenery[ToyGridState]:
         there = jnp.concatenate([state.pays, jnp.ones_like(state.pays)])
         return scene(jnp.concatenate([cols, state.col]) + 0.5, jnp.concatenate([rows, state.row]) + 0.5, there)
 
-    def read(views: Array) -> tuple[Array, Array]:
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         last = args.size - 1
         return last * views[..., 1:4:2] + 0.5, last * views[..., 0:4:2] + 0.5
 

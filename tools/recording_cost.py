@@ -2,9 +2,9 @@
 
     python tools/recording_cost.py --config=qmix --env-config=sc2 with env_args.map_name=8m
 
-plays the tests of two programs in turns, one with `save_replay` and one without, and prints the median times of a test,
-what the film adds to it, and what it takes to keep it (`replay_tests: last`) or to write it (`all`), with the size of
-the files.
+plays the tests of three programs in turns: without `save_replay`, with it and `replay_tests: last` (games are filmed),
+and with `replay_tests: all` (they are written as well). Printed are the medians of the time and of the processor time
+of a test, which other work of the machine disturbs less, and the size of the largest file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from omg.training.program import Tested, build_program
 ROUNDS = 15
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds."""
-    began = time.perf_counter()
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and seconds of the processor."""
+    began, busy = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, time.process_time() - busy
 
 
 def main() -> None:
@@ -65,18 +65,18 @@ def main() -> None:
         }
         for work in works.values():
             work()
-        taken = {name: [] for name in works}
+        taken: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
         for _ in range(ROUNDS):
             for name, work in works.items():
                 taken[name].append(timed(work))
         sizes = [file.stat().st_size for file in Path(folder).rglob("*.omgrec")]
-    base = statistics.median(taken["plain"])
     print(f"{config.name} in {config.env} {plain.spec.scenario}, {config.test_nepisode} games, {jax.devices()[0]}")
-    for name, seconds in taken.items():
-        middle = statistics.median(seconds)
-        print(
-            f"{name:6} {1000 * middle:8.1f} ms, best {1000 * min(seconds):8.1f} ms, {100 * (middle / base - 1):+.1f} %"
-        )
+    for name, times in taken.items():
+        shown = [name.ljust(6)]
+        for at, what in enumerate(("time", "processor")):
+            middle, base = (statistics.median(each[at] for each in of) for of in (times, taken["plain"]))
+            shown.append(f"{what} {1000 * middle:.0f} ms ({100 * (middle / base - 1):+.1f} %)")
+        print(", ".join(shown))
     print(f"{len(sizes)} recordings, the largest {max(sizes) / 1000:.1f} kB")
 
 

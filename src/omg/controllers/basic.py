@@ -217,6 +217,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         subgoal_feature=config.omg_feature,
         others_dim=None if told is None else told.dim,
         map_shape=spec.map_shape if config.omg_maps else None,
+        horizon=config.omg_horizon,
         naive_feature=config.am_feature,
         normalise=config.am_normalise,
         partners=partners,

@@ -35,7 +35,7 @@ class ModelSizes(NamedTuple):
     hidden_dim: int
     """Width of the model's recurrent state."""
     inference: str = "cvae"
-    """`omg_am`: a `cvae` or an `mlp`."""
+    """`omg_am`: a `cvae` or an `mlp`, or `cells`."""
     reconstruct: str = "embedding"
     """`omg_am`: what its decoder reconstructs, `embedding` or `input`."""
     actions: str = "each"
@@ -50,6 +50,8 @@ class ModelSizes(NamedTuple):
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1
     """`omg_am`: subgoals that are inferred side by side, each `feature_dim` wide."""
+    horizon: int = 5
+    """`omg_am`: how many steps ahead a cell is that is inferred."""
     naive_feature: str = "embedding"
     """`base_am`: whether its feature is the `embedding` or the `probabilities` of the others' actions."""
     normalise: bool = False

@@ -67,7 +67,7 @@ class ExpectedActions(_OfOthers):
 
 
 def mean_cells(chances: Array, width: int, horizon: int | None = None) -> ExpectedPlaces:
-    """The means of cells with these chances, [..., m, J, cells], on a board so many cells wide; in the order of seats."""
+    """Means of cells with these chances, [..., m, J, cells] in the order of seats, on a board so many cells wide."""
     rows, cols = jnp.divmod(jnp.arange(chances.shape[-1]), width)
     x, y = ((chances * (axis + 0.5)).sum(axis=-1) for axis in (cols, rows))
     return ExpectedPlaces(x, y, horizon, round_table=False)

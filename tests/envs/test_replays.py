@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,7 +23,8 @@ from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
 from omg.recordings import Recording
 from omg.recordings.playing import play, script_alone
-from omg.report.replays import check_replays, replay_page
+from omg.report.replays import check_replays, write_replays
+from omg.report.watch.page import watch_page
 
 SMALL: dict[str, dict[str, Any]] = {"sc2": {"map_name": "2s3z"}, "foraging": {"rows": 5, "cols": 6}}
 
@@ -52,19 +56,18 @@ def test_scenes_show_the_game(name: str):
         )
 
 
-def test_a_page_shows_the_frames_of_a_recording():
+def test_a_game_is_written_with_its_page(tmp_path: Path):
     env = make_env("sc2", map_name="2m_vs_1z")
     game = play(script_alone("random", env, {"map_name": "2m_vs_1z"}), 1, 3, views=False)[0]
-    hostile = Recording(game.header | {"scenario": "s</script>"}, dict(game))
-    page = replay_page(hostile)
-    read = json.loads(re.findall(r'<script id="replay" type="application/json">(.*?)</script>', page)[0])
-    assert len(read["frames"]) == game.steps + 1
-    assert read["scenario"] == "s</script>"
-    for at, frame in enumerate(read["frames"]):
-        assert [piece[0] for piece in frame] == np.flatnonzero(game["there"][at]).tolist()
-        for piece, x, _, health, _ in frame:
-            assert abs(x - game["x"][at, piece]) < 0.006
-            assert abs(health - game["health"][at, piece]) < 0.006
+    (page,) = write_replays(tmp_path / "replays", [game])
+    assert page.name == "seed_3_game_01.html"
+    text = page.read_text(encoding="utf-8")
+    read = Recording.read(page.with_suffix(".omgrec"))
+    assert text == watch_page([read])
+    packed = re.findall(r'<script id="film" type="text/plain">(.*?)</script>', text)[0]
+    told = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert (told["games"][0]["steps"], told["sight"]) == (game.steps, 9.0)
+    np.testing.assert_allclose(told["games"][0]["x"], game["x"], atol=5.1e-5)
 
 
 def test_a_battle_shows_who_falls():

@@ -61,7 +61,7 @@ def record(
         raise unknown_name("agent (--which)", which, ("last", "best"))
     if output.exists() and not output.is_dir():
         raise UserError(f"--output: '{output}' is a file. Give a folder.")
-    game, options = _game(env_config, context.args)
+    game, options = game_of(env_config, context.args)
     if dataset is not None:
         from omg.recordings.dataset import check_minari
 
@@ -97,7 +97,7 @@ def record(
     print_lines(f"Recordings: {len(files)} in {output}")
 
 
-def _game(env_config: str | None, words: Sequence[str]) -> tuple[str | None, Tree]:
+def game_of(env_config: str | None, words: Sequence[str]) -> tuple[str | None, Tree]:
     """The game of a script and its options, from words like `env_args.map_name=8m`."""
     from omg.config.overrides import assignments
 

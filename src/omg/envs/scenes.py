@@ -98,6 +98,10 @@ class Scenery(Generic[State]):
     """Its actions; empty: the game does not say."""
     in_obs: tuple[ViewPlaces, ...] = ()
     """What the observation of each seat tells; empty: of no seat."""
+    sight: float | None = None
+    """How far seats see from their own piece; None: everything."""
+    sight_square: bool = False
+    """Whether they see a square, `sight` cells to each side, and no circle."""
 
 
 @runtime_checkable

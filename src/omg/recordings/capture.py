@@ -351,7 +351,8 @@ def _looks(scenery: Scenery[Any] | None, n_actions: int) -> Tree:
     moves = [
         {"name": move.name, "dx": float(move.dx), "dy": float(move.dy), "piece": move.piece} for move in scenery.moves
     ]
-    return {"stage": {**stage, "cells": scenery.cells}, "pieces": pieces, "actions": moves or names}
+    sight = {"sight": scenery.sight, "sight_square": scenery.sight_square}
+    return {"stage": {**stage, "cells": scenery.cells, **sight}, "pieces": pieces, "actions": moves or names}
 
 
 @cache

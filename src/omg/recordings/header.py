@@ -61,6 +61,10 @@ class StageLook(_Part):
     height: Length
     cells: bool
     """Whether it is a board of cells of size 1."""
+    sight: Length | None = None
+    """How far seats see from their own piece; None: everything."""
+    sight_square: bool = False
+    """Whether they see a square, `sight` cells to each side, and no circle."""
 
 
 class PieceLook(_Part):

@@ -62,6 +62,7 @@ def battle_scenery(rules: BattleRules, layout: Layout) -> Scenery[World]:
         show,
         seats=tuple(range(allies)),
         moves=tuple(moves[: layout.n_actions]),
+        sight=SIGHT_RANGE,
         in_obs=tuple(_in_obs(layout, seat) for seat in range(allies)),
     )
 

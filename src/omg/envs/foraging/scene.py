@@ -45,6 +45,8 @@ def foraging_scenery(args: ForagingArgs, *, sees_all: bool) -> Scenery[ForagingS
         seats=seats,
         moves=(*compass_moves(), Move("load")),
         in_obs=tuple(_in_obs(args, width, seat) for seat in seats) if told else (),
+        sight=None if sees_all or args.sight is None else float(args.sight),
+        sight_square=True,
     )
 
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 import equinox as eqx
+import jax.numpy as jnp
 from jax import Array
 
 TOLD = "told."
@@ -54,6 +55,8 @@ class ExpectedPlaces(_OfOthers):
     """[..., m, J] places on the field, in the units of its picture."""
     y: Array
     """The same, downwards."""
+    horizon: int | None = eqx.field(static=True, default=None)
+    """How many steps ahead; None: as far as subgoals of its player's configuration look."""
 
 
 class ExpectedActions(_OfOthers):
@@ -61,6 +64,13 @@ class ExpectedActions(_OfOthers):
 
     chances: Array
     """[..., m, J, U]."""
+
+
+def mean_cells(chances: Array, width: int, horizon: int | None = None) -> ExpectedPlaces:
+    """Means of cells with these chances, [..., m, J, cells] in the order of seats, on a board so many cells wide."""
+    rows, cols = jnp.divmod(jnp.arange(chances.shape[-1]), width)
+    x, y = ((chances * (axis + 0.5)).sum(axis=-1) for axis in (cols, rows))
+    return ExpectedPlaces(x, y, horizon, round_table=False)
 
 
 class ExpectedGoals(_OfOthers):

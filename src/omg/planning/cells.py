@@ -26,7 +26,7 @@ from omg.modules.opponent_models.cells import CellModel
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import CoPlayersNetwork
 from omg.modules.planning.networks import weigh_goal
-from omg.modules.told import Expectation, ExpectedPlaces
+from omg.modules.told import Expectation, mean_cells
 from omg.planning.inference import InferenceSettings
 from omg.planning.minds import Minds, Question, SubgoalJudge, Trace
 from omg.planning.search import own_order
@@ -100,9 +100,7 @@ class CellFollowing(SubgoalFollowing[State]):
         del prior
         found = records["infer_cells"]
         chances = found.reshape(*found.shape[:-1], -1, self.game.cells)
-        rows, cols = jnp.divmod(jnp.arange(self.game.cells), self.game.board.width)
-        x, y = ((chances * (axis + 0.5)).sum(axis=-1) for axis in (cols, rows))
-        return (ExpectedPlaces(x, y, round_table=False),)
+        return (mean_cells(chances, self.game.board.width),)
 
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """See `Inference.turned`."""

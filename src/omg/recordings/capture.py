@@ -291,9 +291,12 @@ def _belief(
         columns |= {"value": _known(np.asarray(expected.value), awake)}
         return {"kind": "search", "source": "search"}, columns | _within(columns, "chances", "visits")
     if isinstance(expected, ExpectedViews | ExpectedPlaces):
-        if scenery is None or course is None or who.ahead is None:
+        ahead = who.ahead
+        if isinstance(expected, ExpectedPlaces) and expected.horizon is not None:
+            ahead = Ahead(expected.horizon)
+        if scenery is None or course is None or ahead is None:
             return None
-        found = places(expected, seat, scenery, about.env.spec, course, who.ahead)
+        found = places(expected, seat, scenery, about.env.spec, course, ahead)
         return None if found is None else ({**found[0], "source": "subgoal"}, found[1])
     others = [(seat + place) % agents for place in range(1, agents)]
     others = others if expected.round_table else sorted(others)

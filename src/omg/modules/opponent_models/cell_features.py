@@ -18,6 +18,7 @@ from jax import Array
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes, SupervisedModel
 from omg.modules.opponent_models.cells import CellModel, cell_loss
 from omg.modules.opponent_models.subgoal import EMBEDDING, SubgoalMemory
+from omg.modules.told import Expectation, mean_cells
 
 
 class CellInference(NamedTuple):
@@ -73,6 +74,12 @@ class CellFeatures(SupervisedModel):
     def features(self, inference: CellInference, key: Array | None) -> Array:
         """[B, T, m, J * cells], detached."""
         return jax.lax.stop_gradient(_chances(inference.logits))
+
+    def expects(self, features: Array) -> tuple[Expectation, ...]:
+        """Where the co-players will be: the means of their cells."""
+        assert self.sizes.map_shape is not None
+        chances = features.reshape(*features.shape[:-1], self.sizes.subgoals, self.model.cells)
+        return (mean_cells(chances, self.sizes.map_shape[2], self.sizes.horizon),)
 
     def loss(
         self, inference: CellInference, targets: OwnViewsAlone, mask: Array, key: Array

@@ -23,8 +23,10 @@ from omg.envs.grid.state import State
 from omg.envs.grid.view import MapView
 from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.cells import CellModel
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import CoPlayersNetwork
 from omg.modules.planning.networks import weigh_goal
+from omg.modules.told import Expectation, ExpectedPlaces
 from omg.planning.inference import InferenceSettings
 from omg.planning.minds import Minds, Question, SubgoalJudge, Trace
 from omg.planning.search import own_order
@@ -92,6 +94,15 @@ class CellFollowing(SubgoalFollowing[State]):
         if self.settings.features == "zero":
             return legal_softmax(others(*sight, self.nothing(len(legal))), legal)
         return expected_actions(others, sight, legal, chances, self.ways)
+
+    def expects(self, records: dict[str, Array], prior: Prior | None) -> tuple[Expectation, ...]:
+        """See `Inference.expects`: the mean of the cells that are likely."""
+        del prior
+        found = records["infer_cells"]
+        chances = found.reshape(*found.shape[:-1], -1, self.game.cells)
+        rows, cols = jnp.divmod(jnp.arange(self.game.cells), self.game.board.width)
+        x, y = ((chances * (axis + 0.5)).sum(axis=-1) for axis in (cols, rows))
+        return (ExpectedPlaces(x, y, round_table=False),)
 
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """See `Inference.turned`."""

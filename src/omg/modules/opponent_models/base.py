@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.maps import MapShape
+from omg.modules.told import Expectation
 from omg.registry.keys import Keys, KeysT, section_in
 from omg.types import PyTree
 
@@ -130,6 +131,10 @@ class OpponentModel(eqx.Module):
 
         They must be detached: the loss of the agent never trains the model.
         """
+
+    def expects(self, features: Array) -> tuple[Expectation, ...]:
+        """What features [..., m, F] say about the others, for people to look at; here nothing that can be shown."""
+        return ()
 
 
 class ModelTargets(NamedTuple):

@@ -309,3 +309,20 @@ def test_the_command_makes_a_page_and_a_film(
     ):
         assert main(["watch", *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_whoever_plays_can_be_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Two scripts play the same game from the same start; a recording is no player."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--env-config=foraging", "env_args.sight=2", "env_args.episode_limit=6", "--seed", "4"]
+    assert main(["watch", "random", "--beside", "nearest_food", *words]) == 0
+    assert "Page: random.html" in capsys.readouterr().out
+    told = read(Path("random.html").read_text())
+    random, hungry = told["games"]
+    assert (told["sight"], told["sight_square"], random["steps"]) == (2, True, 6)
+    assert random["x"][0] == hungry["x"][0]
+    pairs = zip(random["actions"], hungry["actions"], strict=False)
+    assert told["difference"]["step"] == next(step for step, (one, other) in enumerate(pairs) if one != other)
+    filmed("foraging", steps=3).write("a.omgrec")
+    assert main(["watch", "a.omgrec", "--pool", "POOL"]) == 2
+    assert "--pool: got 'POOL', but 'a.omgrec' is a game that has been played." in capsys.readouterr().err

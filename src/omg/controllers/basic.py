@@ -12,7 +12,7 @@ from jax import Array
 
 from omg.components import SELECTOR_CHANCES, SELECTORS, selector_name
 from omg.controllers.base import PlayerView
-from omg.controllers.others import subgoal_steps
+from omg.controllers.others import OthersPlaces, subgoal_steps
 from omg.controllers.reading import Reading
 from omg.modules.agents import AGENTS
 from omg.modules.agents.base import AgentNetwork, AgentSizes
@@ -239,6 +239,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         residual=config.omg_residual,
         subgoal_feature=config.omg_feature,
         others_dim=None if told is None else told.dim,
+        others_places=isinstance(told, OthersPlaces),
         map_shape=spec.map_shape if config.omg_maps else None,
         horizon=config.omg_horizon,
         naive_feature=config.am_feature,

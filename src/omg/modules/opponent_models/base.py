@@ -47,6 +47,8 @@ class ModelSizes(NamedTuple):
     """`omg_am`: how the agent is shown a subgoal, as its `code`, as the `view` it stands for, or `both`."""
     others_dim: int | None = None
     """`omg_am`: width of what subgoals stand for, where that is what the others do; None: views, `seen_dim`."""
+    others_places: bool = False
+    """`omg_am`: whether that is where the others are, three numbers each (`subgoal_of: places`)."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1

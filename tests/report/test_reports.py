@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.filmed import filmed
 from helpers.made_runs import TESTS, make_run, risen
 from helpers.refusing import refusal
 from helpers.reported import full_report, outline, page_data, scores
+from helpers.tiny import GAME
 from omg.cli import main
 from omg.config import resolve
 from omg.config.overrides import translate
@@ -24,8 +26,11 @@ from omg.evaluation.report_tables import CurveRow
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import CrossPlayRow, MeasureRow, MetricRow, SummaryRow
 from omg.experiments.reports import Asked, read_report
+from omg.recordings import ENDING, Recording
+from omg.recordings.runs import REPLAYS
 from omg.report.derived import foresight_sentences, last_measures, referred
 from omg.report.figure_files import write_figures
+from omg.report.games import shown_games
 from omg.report.inputs import ReportInput
 from omg.report.kept import read_tables, write_tables
 from omg.report.page import write_page
@@ -311,3 +316,23 @@ def test_scores_of_every_partner_are_on_the_page(tmp_path: Path) -> None:
     (line,) = [row for row in table["rows"] if row[:3] == ["IQL", "7 homologue", "vdn_0"]]
     assert line[4:7] == [f"{100 * value:.1f} %" for value in (np.mean(own), min(own), max(own))]
     assert (table["choices"], table["preset"]) == ([0, 1, 3], {"3": "battle_won"})
+
+
+def test_the_best_the_median_and_the_worst_game_are_played_on_the_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert shown_games([run], "return") == []
+    (run / REPLAYS).mkdir()
+    plain = filmed("foraging", steps=4, **GAME)
+    for number, reached in enumerate((0.5, 0.25, 1.0, 0.75), start=1):
+        header = {**plain.header, "number": number, "facts": {**plain.header["facts"], "return": reached}}
+        Recording(header, dict(plain)).write(run / REPLAYS / f"game_{number}{ENDING}")
+    games = shown_games([run], "return")
+    assert [game.title.split(": ")[0] for game in games] == [
+        f"The {word} of 4 recorded games" for word in ("best", "median", "worst")
+    ]
+    assert [game.title.split(": ")[1].split(",")[0] for game in games] == ["return 1.00", "return 0.50", "return 0.25"]
+    page = write_page(tmp_path / "page.html", report_of(run))
+    assert page_data(page)["pages"] == [game.page for game in games]
+    assert shown_games([run], "return", lower_is_better=True)[0].title == games[2].title.replace("worst", "best")
+    (run / REPLAYS / f"game_5{ENDING}").write_bytes(b"nothing")
+    assert "game_5" in refusal(lambda: shown_games([run], "return"))

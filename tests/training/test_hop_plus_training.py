@@ -134,7 +134,7 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     with_member = Program(config)
     state = jax.eval_shape(with_member.init, jnp.array([1], jnp.uint32))
     assert any("subgoals.mean_head.weight" in name for name in name_leaves(state.squad))
-    tests, _ = jax.eval_shape(with_member.test, state)
+    tests, *_ = jax.eval_shape(with_member.test, state)
     assert tests.metrics["own_return"].shape == (1, 2)
 
 

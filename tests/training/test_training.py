@@ -147,7 +147,7 @@ def test_metrics_of_battles_have_the_names_pymarl_users_know():
     names = {row.name for row in summary.rows([1], np.array([7]))}
     played = {"return_mean", "return_std", "ep_length_mean", "battle_won_mean", "dead_allies_mean", "dead_enemies_mean"}
     assert names == played | LEARNING | {"epsilon", "episode", "updates"}
-    stats, examined = ones(jax.eval_shape(battle.test, state))
+    stats, examined, _ = ones(jax.eval_shape(battle.test, state))
     assert examined == {}
     tests = episode_rows(stats, 0, "test_")
     assert set(tests) == {f"test_{name}" for name in played}

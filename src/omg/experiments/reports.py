@@ -24,6 +24,7 @@ from omg.experiments.suite import is_suite, read_suite
 from omg.experiments.suite_results import load_suite, suite_files
 from omg.report.budget import budget_chapter
 from omg.report.derived import curves_by_metric, last_measures
+from omg.report.games import shown_games
 from omg.report.inputs import ReportInput, report_input
 from omg.report.kept import is_kept, read_table, read_tables
 from omg.report.room import room_chapter
@@ -156,6 +157,7 @@ def _runs_report(runs: Sequence[RunFacts], paths: Sequence[Path], asked: Asked) 
         curves=curves_by_metric(metrics, f"test_{metric}_mean"),
         offsets=[row for label in tables for row in offset_rows(label, metrics[label])],
         diagnostics=[row for label in tables for row in last_measures(label, metrics[label])],
+        games=shown_games([run.path for run in tables[agent]], metric, lower_is_better=asked.lower_is_better),
         runs=[run.row() for run in runs],
         settings=setting_rows(runs),
         trainings=training_commands(runs),

@@ -46,6 +46,7 @@ from omg.experiments.stages.pool import dealt_words
 from omg.experiments.trials import trials_chapters
 from omg.report.derived import curves_by_metric
 from omg.report.figure_files import write_figures
+from omg.report.games import shown_games
 from omg.report.page import ReportInput, report_input, write_markdown, write_page
 from omg.report.runs import named_run, setting_rows, training_commands
 from omg.report.self_play import compare_without_teams
@@ -192,6 +193,9 @@ def planned_report(checked: CheckedPlan, seconds: Mapping[str, float], command: 
         warnings=below_best_fixed(checked),
         chapters=(*room_chapters(checked), *budget_chapters(checked), *trials_chapters(checked)),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
+        games=shown_games(
+            [run.path for run in runs if run.label == checked.agent], checked.metric, lower_is_better=_lower(checked)
+        ),
         runs=[run.row() for run in runs],
         settings=setting_rows(runs, checked.plan.report.names),
         trainings=training_commands(runs),

@@ -355,7 +355,12 @@ def test_running_it_again_does_nothing_and_says_what_there_is(
     assert "between OMG and D3QN is shown" in text or "OMG is" in text
     assert text.endswith(f"Report: {finished.folder / 'report.html'}\n")
     after = {path: path.stat().st_mtime_ns for path in finished.folder.rglob("*.*") if "stages" not in path.parts}
-    assert {path.name for path in before if before[path] != after[path]} == {"pipeline.yaml", "times.csv", ".lock"}
+    assert {path.name for path in before if before[path] != after[path]} == {
+        "pipeline.yaml",
+        "tasks.json",
+        "times.csv",
+        ".lock",
+    }
 
 
 def test_a_new_title_makes_a_new_report_and_nothing_else(finished: PipelineResult) -> None:

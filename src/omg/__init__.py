@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from omg.api import Agent, Run, Table, evaluate, load, make, plot, resume, train
     from omg.errors import UserError
+    from omg.recordings import Recording
     from omg.registry.plugins import register
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "Run", "Table", "UserError", "evaluate", "load", "make", "plot", "register", "resume", "train"]
+__all__ = [
+    "Agent",
+    "Recording",
+    "Run",
+    "Table",
+    "UserError",
+    "evaluate",
+    "load",
+    "make",
+    "plot",
+    "register",
+    "resume",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -23,6 +37,10 @@ def __getattr__(name: str) -> object:
         from omg.registry.plugins import register
 
         return register
+    if name == "Recording":
+        from omg.recordings import Recording
+
+        return Recording
     if name in __all__:
         from omg import api
 

@@ -33,12 +33,14 @@ SEATS, J, D = 3, 2, 4
 OTHERS = np.array([[1, 2], [0, 2], [0, 1]])
 
 
-def small_config(algorithm: str = "hop_plus", **changes: Any) -> Config:
-    own = {name: value for name, value in SMALL.items() if algorithm.endswith("hop_plus") or name.startswith("hop")}
+def small_config(algorithm: str = "hop_plus_codes", **changes: Any) -> Config:
+    own = {
+        name: value for name, value in SMALL.items() if algorithm.endswith("hop_plus_codes") or name.startswith("hop")
+    }
     return resolve(algorithm, "stag_hunt", {**own, "env_args": GAME, **changes}).config
 
 
-def player(algorithm: str = "hop_plus", **changes: Any) -> HOPMac:
+def player(algorithm: str = "hop_plus_codes", **changes: Any) -> HOPMac:
     return build_player(small_config(algorithm, **changes))
 
 
@@ -210,7 +212,7 @@ def test_controls_take_subgoals_away_or_exchange_histories() -> None:
 
 
 def test_one_set_of_networks_plays_any_seat() -> None:
-    config = small_config("2pool1hop_plus")
+    config = small_config("2pool1hop_plus_codes")
     assert (config.mac, config.learner) == ("multi_module_mac", "hop_plus_learner")
     spec = make_env("stag_hunt", **GAME).spec
     assert not jax.eval_shape(lambda: build_mac(config, spec, KEY)).every_seat

@@ -182,7 +182,11 @@ _FILES: dict[str, tuple[str, Callable[[Random, bytes], bytes], list[Any]]] = {
     "host.json": ("run/checkpoints/*/host.json", damaged_json, _RUN_READERS),
     "state": ("run/checkpoints/*/state.safetensors", damaged_arrays, _RUN_READERS),
     "metrics.csv": ("run/metrics.csv", damaged_text, _PLOT_READERS),
-    "status.json": ("run/status.json", damaged_json, [["resume", "run"], ["plot", "run"]]),
+    "status.json": (
+        "run/status.json",
+        damaged_json,
+        [["resume", "run"], ["plot", "run"], ["runs", "run"], ["tail", "run"]],
+    ),
     "plan of a pipeline": ("pipeline/pipeline.yaml", damaged_text, _PIPELINE_READERS),
     "records of a pipeline": ("pipeline/stages/**/*.json", damaged_json, _PIPELINE_READERS),
     "pool of a pipeline": ("pipeline/pool/pool.json", damaged_json, _PIPELINE_READERS),

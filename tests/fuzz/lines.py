@@ -290,6 +290,25 @@ def _plot(random: Random) -> list[str]:
     return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
 
 
+def _runs(random: Random) -> list[str]:
+    column = lambda random: random.choice(("age", "best", "status", "folder", word(random)))  # noqa: E731
+    options = {
+        "--where": lambda random: f"{column(random)}{random.choice(('=', '=', '>', ''))}{word(random)}",
+        "--sort": column,
+        "--reverse": _flag,
+        "--json": _flag,
+        "--csv": _output,
+        "--port": _number,
+        "--every": _number,
+    }
+    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+
+
+def _tail(random: Random) -> list[str]:
+    options = {"--lines": _number, "--metric": word}
+    return [_paths(random), *_options(random, options)]
+
+
 def _import(random: Random) -> list[str]:
     options = {
         "--output": _output,
@@ -340,6 +359,8 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "pipeline": _pipeline,
     "pretrain": lambda random: [_paths(random), *_settings(random, 3)],
     "plot": _plot,
+    "runs": _runs,
+    "tail": _tail,
     "import": _import,
     "export": _export,
     "pool train": _pool_train,

@@ -53,3 +53,17 @@ def there() -> np.ndarray:
     batch = episodes()
     state = jax.jit(game.from_world)(batch.state[:, :-1].reshape(GAMES * STEPS, -1))
     return np.asarray(game.there(state)).reshape(GAMES, STEPS, -1) & np.asarray(batch.filled[:, :-1])[..., None]
+
+
+@cache
+def last_there() -> np.ndarray:
+    """[B, A], the last slot of an episode in which each player was in the game."""
+    game: Any = make_env("stag_hunt", **GAME)
+    batch = episodes()
+    state = jax.jit(game.from_world)(batch.state.reshape(GAMES * (STEPS + 1), -1))
+    standing = np.asarray(game.there(state)).reshape(GAMES, STEPS + 1, -1)
+    length = np.asarray(batch.filled).sum(axis=1)
+    found = np.zeros((GAMES, standing.shape[2]), int)
+    for one, seat in np.ndindex(*found.shape):
+        found[one, seat] = max(slot for slot in range(length[one] + 1) if standing[one, slot, seat])
+    return found

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, there
+from helpers.hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, last_there, there
 from omg.config import resolve
 from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.envs import make_env
 from omg.envs.grid import GridGame
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
-from omg.learners.hop_subgoals import _columns, model_inputs
+from omg.learners.hop_subgoals import _columns, model_inputs, watch
 from omg.modules.opponent_models.base import sample
 from omg.modules.opponent_models.prior import Prior
 
@@ -31,7 +31,7 @@ KEY = jax.random.PRNGKey(4)
 
 
 def learner(
-    name: str = "hop_plus", team: TeamDraw | None = None, learns_prior: bool = True, **changes: Any
+    name: str = "hop_plus_codes", team: TeamDraw | None = None, learns_prior: bool = True, **changes: Any
 ) -> HOPPlusLearner:
     config = resolve(name, "stag_hunt", {**SMALL, "env_args": GAME, **changes}).config
     return HOPPlusLearner(config, make_env("stag_hunt", **GAME).spec, team, 2 if team else 0, learns_prior)
@@ -46,7 +46,7 @@ def started() -> tuple[HOPPlusLearner, HOPPlusState]:
 @cache
 def watched() -> tuple[Any, Any]:
     made, state = started()
-    return jax.jit(lambda batch: made.training.watch(state.mac, batch, made._seats(batch)))(made.keep(episodes()))
+    return jax.jit(lambda batch: watch(state.mac, batch, made._seats(batch), SEATS))(made.keep(episodes()))
 
 
 def test_views_and_sequences_are_those_of_the_stored_episodes() -> None:
@@ -60,9 +60,24 @@ def test_views_and_sequences_are_those_of_the_stored_episodes() -> None:
         np.testing.assert_array_equal(sequences.mask[seat, 0] > 0, own)
         for place, other in enumerate(OTHERS[seat]):
             np.testing.assert_array_equal(sequences.known[seat, 0, ..., place] > 0, own & there()[..., other])
-            np.testing.assert_array_equal(sequences.length[seat, 0, :, place], there()[..., other].sum(axis=1))
+            np.testing.assert_array_equal(sequences.length[seat, 0, :, place], last_there()[:, other])
     # Some left before the end, and count no longer.
     assert 0.1 < np.asarray(sequences.known).mean() < 0.9
+
+
+def test_who_has_left_is_never_what_anybody_was_heading_for() -> None:
+    """Behind its last step a player's own picture is empty, and its likeliest cell would be the first of the board."""
+    _, sequences = watched()
+    cells = GAME["size"] ** 2
+    left, seen = 0, np.asarray(episodes().obs)
+    for game, seat in np.ndindex(GAMES, SEATS):
+        for place, other in enumerate(OTHERS[seat]):
+            last = int(sequences.length[seat, 0, game, place])
+            assert seen[game, last, other, :cells].sum() == 1
+            behind = last + 1 <= int(np.asarray(episodes().filled)[game].sum())
+            left += behind
+            assert not behind or seen[game, last + 1, other, :cells].sum() == 0
+    assert left > 10
 
 
 @cache
@@ -118,13 +133,13 @@ def test_the_selected_state_is_the_one_of_the_lowest_or_highest_value(mode: str)
             for place, other_seat in enumerate(OTHERS[1]):
                 if not there()[game, step, other_seat]:
                     continue
-                left = there()[game, :, other_seat].sum() - step
+                left = max(int(last_there()[game, other_seat]) - step, 1)
                 candidates = values[:, place, game, step]
                 offset = selection.offset[game, step, place]
                 assert 1 <= offset <= min(H, left)
                 # Of equals the nearest; past the co-player's last state all are equal.
                 assert candidates[offset - 1] == pytest.approx(better(candidates.tolist()), abs=1e-5)
-                slot = step + offset
+                slot = min(step + offset, last_there()[game, other_seat])
                 np.testing.assert_allclose(
                     selection.mean[game, step, place], goals[0][game, slot, other_seat], atol=1e-5
                 )
@@ -186,7 +201,7 @@ def updated() -> tuple[list[Any], list[dict[str, float]]]:
     batch = made.keep(episodes())
     update = jax.jit(lambda state, batch, key: made.update(state, batch, 0, 0, key))
     states, metrics = [state], []
-    for number in range(6):
+    for number in range(12):
         state, found = update(states[-1], batch, jax.random.PRNGKey(number))
         states.append(state)
         metrics.append({name: float(value) for name, value in found.items()})
@@ -199,7 +214,7 @@ def test_updates_lower_all_losses() -> None:
         assert metrics[-1][name] < metrics[0][name], name
     assert metrics[0]["omg_selected_share"] == 0.5
     assert sum(metrics[0][f"omg_offset_{ahead}"] for ahead in range(1, H + 1)) == pytest.approx(1, abs=1e-5)
-    assert int(states[-1].updates) == 6
+    assert int(states[-1].updates) == 12
     before, after = states[0].mac, states[-1].mac
     assert np.abs(before.subgoal_prior.mean_head.weight - after.subgoal_prior.mean_head.weight).max() > 1e-4
     for first, last in zip(jax.tree.leaves(before.minds), jax.tree.leaves(after.minds), strict=True):
@@ -262,7 +277,7 @@ def test_turned_episodes_are_played_by_the_same_rules() -> None:
 
 def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     team = TeamDraw((TeamSlots(2, (0, 1)), TeamSlots(1, ())))
-    made = learner("2pool1hop_plus", team)
+    made = learner("2pool1hop_plus_codes", team)
     assert made.controls == ("zero", "shuffled")
     state = jax.eval_shape(made.init, KEY)
     assert state.mac.minds.own.goal.shape == (1, J * D, 12)
@@ -270,7 +285,7 @@ def test_in_a_team_the_seat_that_learns_is_learned_from() -> None:
     whole = episodes()
     batch = made.keep(whole._replace(seat=seat, records={"search_policy": whole.records["search_policy"][:, :, :1]}))
     mac = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state.mac)
-    views, found = jax.jit(lambda batch: made.training.watch(mac, batch, made._seats(batch)))(batch)
+    views, found = jax.jit(lambda batch: watch(mac, batch, made._seats(batch), 1))(batch)
     _, every = watched()
     assert found.seat.shape == (1, 1, GAMES)
     for game in range(GAMES):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from helpers.hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, there
+from helpers.hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, last_there, there
 from omg.components import EpisodeBatch
 from omg.envs import make_env
 from omg.learners.hop_plus_measures import subgoal_measures
@@ -50,6 +50,12 @@ def right_unless_seat_0_looks() -> float:
                 seen[goal].append(seat > 0)
     assert min(len(looks) for looks in seen.values()) > 5
     return float(np.mean([np.mean(looks) for looks in seen.values()]))
+
+
+def seen_somewhere(game: int, slot: int, seat: int) -> bool:
+    """Whether a player is on the board: behind its last step it would seem to stand on the first cell."""
+    _, height, width = Player.game.spec.map_shape
+    return bool(np.asarray(episodes().obs)[game, slot, seat, : height * width].sum() == 1)
 
 
 @cache
@@ -98,9 +104,8 @@ def test_subgoals_are_compared_with_what_the_co_player_saw() -> None:
     for game in range(GAMES):
         for seat in range(SEATS):
             for place, other in enumerate(OTHERS[seat]):
-                until = min(there()[game, :, seat].sum(), there()[game, :, other].sum())
                 told[game, :, seat, place, 0] = game
-                told[game, :, seat, place, 1] = np.minimum(np.arange(STEPS + 1) + ahead, until)
+                told[game, :, seat, place, 1] = np.minimum(np.arange(STEPS + 1) + ahead, last_there()[game, other])
                 told[game, :, seat, place, 2] = other
     # Whose team it is shows in nothing but this.
     told += 0.4 * names[:, None, None, None, None] * np.array([0, 0, 1]) + np.array([0, 0, 0.45])
@@ -121,7 +126,9 @@ def test_subgoals_are_compared_with_what_the_co_player_saw() -> None:
                 _, height, width = Perfect.map_shape
                 cells = np.asarray(batch.obs)[game, :, other, : height * width].argmax(axis=-1)
                 place = np.stack(np.divmod(cells, width), axis=-1)
-                moved += [np.abs(place[min(step + ahead, until)] - place[step]).sum() for step in range(until)]
+                last = int(last_there()[game, other])
+                assert seen_somewhere(game, last, other)
+                moved += [np.abs(place[min(step + ahead, last)] - place[step]).sum() for step in range(until)]
     assert float(measures["present_place_error"]) == pytest.approx(np.mean(moved), rel=1e-4)
     assert np.mean(moved) > 0
     assert length.min() > 0
@@ -132,7 +139,9 @@ def test_subgoals_are_compared_with_what_the_co_player_saw() -> None:
                 until = int(min(there()[game, :, seat].sum(), there()[game, :, other].sum()))
                 cells = int(np.prod(Perfect.map_shape))
                 maps = [tuple(np.asarray(batch.obs)[game, slot, other, :cells]) for slot in range(until + 1)]
-                hit = {maps[min(step + ahead, until)] for step in range(until)}
+                last = int(last_there()[game, other])
+                slots = [min(step + ahead, last) for step in range(until)]
+                hit = {maps[slot] for slot in slots if slot <= until}
                 ratios.append(len(hit) / (until + 1))
     assert float(measures["subgoal_hit_ratio"]) == pytest.approx(np.mean(ratios), abs=1e-5)
     assert float(measures["goal_probe_chance"]) == 0.5

@@ -192,7 +192,8 @@ def test_selector_carries_the_state_of_the_inferred_subgoals():
 
 
 @pytest.mark.parametrize(
-    ("mode", "horizon", "wanted"), [("optimistic", 1, 1), ("next", 4, 1), ("k3", 4, 3), ("k3", 2, 2)]
+    ("mode", "horizon", "wanted"),
+    [("optimistic", 1, 1), ("next", 4, 1), ("k3", 4, 3), ("k3", 2, 2), ("furthest", 4, 4)],
 )
 def test_fixed_offsets(mode: str, horizon: int, wanted: int):
     learner = build(subgoal_mode=mode, omg_horizon=horizon)

@@ -56,6 +56,7 @@ def make_kit(home: Path) -> Kit:
     run = RunFolder.create(config, SPEC)
     for which in ("best", "last"):
         shutil.copytree(kit.path("agent"), run.agent(1, which))
+    run.console_file.write_text("2026-01-31 12:00:00 compiling\n")
     run.metrics_file.write_text("seed,t_env,name,value\n1,0,test_return_mean,0.5\n1,10,test_return_mean,0.75\n")
     (run.checkpoints / "000000000004").mkdir(parents=True)
     shutil.move(run.path, kit.path("run"))
@@ -208,7 +209,7 @@ def sparse(path: Path) -> None:
 
 def pipe(path: Path) -> None:
     """A named pipe, which nobody ever writes to."""
-    path.unlink()
+    path.unlink(missing_ok=True)
     os.mkfifo(path)
 
 
@@ -356,12 +357,24 @@ HOSTILE: dict[str, dict[str, Change]] = {
     "a linked card": {"agent": linked("agent.json"), "pool": linked("pool.json")},
     "linked members": {"pool": linked("members")},
     "linked checkpoints": {"run": linked("checkpoints")},
+    # What is only looked at.
+    "a deep status": text_of("run", "status.json", '{"status": ' + "[" * 100_000),
+    "a status that steers": text_of("run", "status.json", '{"status": "failed", "reason": "\\u001b[2J\\u202e"}'),
+    "a linked log": {"run": linked("console.log")},
+    "pipes": {"run": lambda path, kit: [pipe(path / name) for name in ("status.json", "metrics.csv", "console.log")]},
+    "endless settings": text_of("run", "config.yaml", "name: x\n" * 1_000_000),
 }
 """What a stranger sends -> the kinds of folders it is sent in."""
+LOOKING = ("runs", "tail")
 READ_BY: dict[tuple[str, str], tuple[str, ...]] = {
     ("a database", "run"): ("resume", "plot"),
     ("aliases of aliases in a run", "run"): ("resume", "plot", "adapt"),
     ("a tag in a run", "run"): ("resume", "plot", "adapt"),
     ("linked checkpoints", "run"): ("resume", "adapt"),
+    ("a deep status", "run"): LOOKING,
+    ("a status that steers", "run"): LOOKING,
+    ("a linked log", "run"): LOOKING,
+    ("pipes", "run"): LOOKING,
+    ("endless settings", "run"): LOOKING,
 }
 """The only commands to which a change means anything; for all others the folder is an honest one."""

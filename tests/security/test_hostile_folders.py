@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("versus", "IT", "IT", "--episodes", "2"),
         ("train", "--config=iql", "--env-config=foraging", "GAME", "init_from=IT"),
         ("export", "IT", "--to", "pymarl", "--output", "exported"),
+        ("runs", "IT"),
     ),
     "run": (
         (LOAD, "IT"),
@@ -45,8 +46,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plot", "IT", "--output", "curves.png"),
         ("adapt", "IT", "--pool", "POOL", "--set", "training", "--episodes", "2"),
         ("train", "--config=iql", "--env-config=foraging", "GAME", "init_from=IT"),
+        ("runs", "IT"),
+        ("tail", "IT"),
     ),
     "pool": (
+        ("runs", "IT", "--json"),
         ("pool", "list", "IT"),
         ("pool", "show", "IT", MEMBER),
         ("crossplay", "IT", "--set", "training", "--episodes", "2", "--output", "crossplay"),
@@ -63,7 +67,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("train", "--config=1pool1iql_omg", "--env-config=foraging", "GAME", "init_param_path=POOL", "prior_path=IT"),
     ),
 }
-SHOWING = ("plot", "pool list", "pool show")
+SHOWING = ("plot", "pool list", "pool show", "runs", "tail")
 """What only shows opens no game, and may well show what is there."""
 MOST_BYTES, MOST_SECONDS = 1e9, 60
 
@@ -141,6 +145,8 @@ def test_a_hostile_folder_does_nothing(
         shows = " ".join(template).startswith(SHOWING)
         assert code == 2 or (code == 0 and shows), f"{template}: {said.out}{said.err}"
         assert "Traceback" not in said.out + said.err
+        assert not set(said.out + said.err) & {"\x1b", "\u202e"}
+        assert "precious" not in said.out, template
         assert code == 0 or said.err.startswith("error: ")
         assert said.err.count("\n") == (1 if code else 0), said.err
         assert not shows or not built, f"{template} opened {built}"

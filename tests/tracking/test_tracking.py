@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import struct
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tensorboardX.proto.event_pb2 import Event
 from helpers.tiny import SPEC, tiny_config
 from omg.errors import UserError
 from omg.tracking import RunFolder, RunReporter, Table
+from omg.tracking.heartbeat import Heartbeat
 from omg.tracking.table import read_metrics
 from omg.training.loop import Speed
 from omg.training.summary import Row
@@ -210,6 +213,32 @@ def test_progress_without_a_terminal_is_a_line_for_every_test_and_now_and_then_o
     header, *lines = folder.speed_file.read_text().splitlines()
     assert header == "t_env,env_steps_per_second,updates_per_second,host_share"
     assert lines == [f"{t_env},1234.5,67.80,0.2500" for t_env in (10, 20, 120, 1000)]
+
+
+def test_long_work_is_never_silent(folder: RunFolder):
+    report, screen = reporter(folder, width=300)
+    with report:
+        report.heartbeat = beat = Heartbeat(report._still, seconds=0.05)
+        report.step("compiling play, learning and tests")
+        wait_for(lambda: screen.getvalue().count("compiling play, learning and tests: 0 s so far\n") > 1)
+        report.busy("playing and learning from t_env 0 on")
+        wait_for(lambda: "playing and learning from t_env 0 on: 0 s so far\n" in screen.getvalue())
+        report.tested(0, {"test_return_mean": 0.25})
+        shown = screen.getvalue()
+        assert shown.endswith("test_return_mean 0.250\n")
+        time.sleep(0.2)
+        # Nothing goes on, so nothing is said; and the console log keeps what lasts.
+        assert screen.getvalue() == shown
+        assert "so far" not in folder.console_file.read_text()
+        beat.close()
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if happened():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never happened")
 
 
 def test_the_bar_shows_a_test_as_soon_as_it_is_done(folder: RunFolder):

@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {
 SEARCH: dict[str, Any] = {"hop_simulations": 3, "hop_samples": 2, "hop_hidden_dim": 8}
 
 
-def small_config(results: Path, algorithm: str = "hop_plus", **changes: Any) -> Config:
+def small_config(results: Path, algorithm: str = "hop_plus_codes", **changes: Any) -> Config:
     overrides = {**SETTINGS, **SEARCH, "env_args": GAME, "local_results_path": str(results), **changes}
     return adjust(resolve(algorithm, "snowdrift", overrides, shared=overrides).config, has_gpu=False)[0]
 
@@ -113,7 +113,7 @@ def test_one_seat_learns_with_the_prior_of_the_pool(
     pool.add_scripted("never_shovels", "training")
     given = stored_prior(pool.path / "prior")
     rounds: list[int] = []
-    config = small_config(results, "1pool1hop_plus", init_param_path=str(pool.path))
+    config = small_config(results, "1pool1hop_plus_codes", init_param_path=str(pool.path))
     program = Program(config)
     play = program.collector._play
     counting = lambda *args, **named: rounds.append(args[3]) or play(*args, **named)  # noqa: E731

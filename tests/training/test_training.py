@@ -49,6 +49,7 @@ def test_the_folder_has_what_is_needed_to_understand_a_run(run: api.Run):
     shown = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     assert shown == {
         *("config.yaml", "game.json", "versions.json", "status.json", "metrics.csv", "speed.csv", "console.log"),
+        "progress.json",
         *("checkpoints", "agents"),
     }
     last = run.metrics[-1]["t_env"]

@@ -295,7 +295,7 @@ def _keep_prior(
     spec, width = program.spec, int(prior.statistics.mean.shape[0])
     sizes = (spec.name, spec.scenario, config.obs_is_state, width, prior.subgoal_dim)
     seen = None if prior.seen is None else int(prior.seen.mean.shape[0])
-    card = PriorCard(*sizes, t_env, program.team.names, results, prior.map_shape, seen)
+    card = PriorCard(*sizes, t_env, program.team.names, results, prior.map_shape, seen, config.subgoal_of == "places")
     beside = Path(config.init_param_path) / prior_folder(config.subgoal_of)
     for folder in (path, *((beside,) if beside_pool else ())):
         save_prior(folder, prior, card)

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from omg import __version__
-from omg.cli import adapt, demo, exchange, experiments, lists, plots, pools, prior, room, runs, toy, versus
+from omg.cli import adapt, demo, exchange, experiments, lists, overview, plots, pools, prior, room, runs, toy, versus
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
@@ -92,6 +92,8 @@ for _command, _example, _extra in (
     ),
     (exchange.export, "omg export results/qmix_sc2_3m_seed1 --to pymarl --output models/qmix", False),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
+    (overview.runs, "omg runs results --where status=running --watch", False),
+    (overview.tail, "omg tail results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 --lines 20", False),
     (lists.envs, "omg envs sc2", False),
     (lists.algs, "omg algs qmix", False),
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),

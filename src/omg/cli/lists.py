@@ -50,6 +50,7 @@ _PAGES = {
     "d3qn_liam": "iql_liam",
     "d3qn_omg": "iql_omg",
     "direct_om": "hop",
+    "hop_plus_codes": "hop_plus",
     "hop_plus_ppo": "hop_plus",
     "ippo_am": "ippo",
     "ippo_liam": "ippo",

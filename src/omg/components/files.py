@@ -1,18 +1,16 @@
 """Writing files so that a reader never sees half of one, and arrays so that anyone can read them.
 
-Everything is first written beside its place under a name that starts with `.writing-`, brought to the disk, and then
-renamed. The names are fixed, so what a killed process leaves behind is overwritten by the next one.
+Everything is first written beside its place and then renamed; see `omg.disk`, where single files are written.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,43 +21,32 @@ from jax.tree_util import KeyPath
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from omg.components.headers import DamagedFileError, StoredArray, check_regular, read_header
+from omg.components.headers import StoredArray, read_header
+from omg.disk import WRITING, DamagedFileError, read_json, write_bytes, write_json, write_text
 from omg.errors import UserError, abridged
-from omg.types import Json, PyTree, Tree
+from omg.types import Json, PyTree
 
-_WRITING, _OLD = ".writing-", ".old-"
-_MOST_LEVELS = 64
-"""Of a JSON file; ours have fewer than ten."""
+__all__ = [
+    "DamagedFileError",
+    "ShapeMismatchError",
+    "check_leaves",
+    "checksum",
+    "digest_of",
+    "fill_leaves",
+    "given_path",
+    "load_arrays",
+    "name_leaves",
+    "new_folder",
+    "read_json",
+    "remove_leftovers",
+    "save_arrays",
+    "whole_folder",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
 
-
-def write_text(path: Path, text: str) -> None:
-    """Replaces `path` by `text` atomically."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` atomically."""
-    staging = path.with_name(_WRITING + path.name)
-    try:
-        if staging.is_symlink():  # Written through, it would change a file elsewhere.
-            staging.unlink()
-        with staging.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staging, path)
-    except BaseException as error:
-        # What went wrong is told, not what that makes impossible in turn.
-        with contextlib.suppress(OSError):
-            staging.unlink()
-        if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None
-        raise
-
-
-def write_json(path: Path, value: Json) -> None:
-    """Replaces `path` by `value` as JSON, atomically."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+_OLD = ".old-"
 
 
 @contextmanager
@@ -70,7 +57,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     two at once; `whole_folder` finds it there should the process be killed in between.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    staging, old = path.with_name(_WRITING + path.name), path.with_name(_OLD + path.name)
+    staging, old = path.with_name(WRITING + path.name), path.with_name(_OLD + path.name)
     if old.exists() and not path.exists():
         os.replace(old, path)
     for leftover in (staging, old):
@@ -116,7 +103,7 @@ def whole_folder(path: Path) -> Path:
 
 def remove_leftovers(folder: Path) -> None:
     """Deletes what killed processes have left in `folder` of files and folders they were writing."""
-    for prefix in (_WRITING, _OLD):
+    for prefix in (WRITING, _OLD):
         for path in folder.glob(f"{prefix}*"):
             _remove(path)
 
@@ -174,33 +161,6 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
         return load_file(path)
     except SafetensorError as error:
         raise DamagedFileError(str(error)) from None
-
-
-def read_json(path: Path, most_bytes: int = 64_000_000) -> Json:
-    """The value of a JSON file.
-
-    Raises:
-        OSError: the file cannot be read.
-        DamagedFileError: it is no JSON, or too large or too deep to be ours.
-    """
-    check_regular(path)
-    size = path.stat().st_size
-    if size > most_bytes:
-        raise DamagedFileError(f"it has {size:,} bytes; allowed: at most {most_bytes:,}")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise DamagedFileError(f"{type(error).__name__}: {error}") from None
-    level = [value]
-    for _ in range(_MOST_LEVELS):
-        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
-        if not level:
-            return value
-    raise DamagedFileError(f"it is nested more than {_MOST_LEVELS} levels deep")
-
-
-def _inside(value: Tree | list[Json]) -> Iterable[Json]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def digest_of(value: Json) -> str:

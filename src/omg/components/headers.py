@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 from pathlib import Path
 from typing import NamedTuple
 
+from omg.disk import DamagedFileError, check_regular
 from omg.types import Json
 
 _LONGEST_HEADER = 16_000_000
@@ -25,10 +25,6 @@ _ITEM_BYTES = {
     **dict.fromkeys(("U32", "I32", "F32"), 4),
     **dict.fromkeys(("U64", "I64", "F64"), 8),
 }
-
-
-class DamagedFileError(ValueError):
-    """A file is not what it claims to be; the message says where."""
 
 
 class StoredArray(NamedTuple):
@@ -63,17 +59,6 @@ def read_header(path: Path) -> dict[str, StoredArray]:
     arrays = {name: _entry(name, entry) for name, entry in stored.items()}
     _check_places(arrays, size - 8 - length)
     return arrays
-
-
-def check_regular(path: Path) -> None:
-    """Refuses what is no ordinary file: reading a pipe or a device may never end.
-
-    Raises:
-        OSError: there is nothing.
-        DamagedFileError: it is something else.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise DamagedFileError("it is no ordinary file")
 
 
 def _entry(name: str, entry: Json) -> StoredArray:

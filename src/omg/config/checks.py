@@ -162,8 +162,13 @@ def _check_model(config: Config) -> None:
         raise UserError(
             f"omg_feature: got {config.omg_feature}, but with omg_maps views are maps, not features. Allowed: code."
         )
-    if config.subgoal_of == "others":
+    if config.subgoal_of != "view":
         _check_others(config)
+    if learner.infers_subgoals and not config.wants_prior and not learner.plans:
+        raise UserError(
+            f"omg_inference: got {config.omg_inference}, but learner={config.learner} reads codes of a prior. Allowed: "
+            f"cvae, mlp."
+        )
     if config.omg_q_input == "zero" and model.absent:
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
     if config.omg_q_input == "oracle" and (not learner.infers_subgoals or config.team is None):
@@ -179,9 +184,10 @@ def _check_model(config: Config) -> None:
 
 def _check_others(config: Config) -> None:
     """Refuses what cannot be with subgoals that stand for the others alone."""
+    told = config.subgoal_of
     if config.learner_part.plans:
         raise UserError(
-            f"subgoal_of: got others, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
+            f"subgoal_of: got {told}, but learner={config.learner} infers a subgoal for each co-player. Allowed: view."
         )
     reasons = {
         "omg_residual": (config.omg_residual, "the present view has no code of that kind"),
@@ -190,9 +196,9 @@ def _check_others(config: Config) -> None:
     }
     for key, (given, reason) in reasons.items():
         if given:
-            raise UserError(f"subgoal_of: got others with {key}={getattr(config, key)}, but {reason}. Allowed: view.")
+            raise UserError(f"subgoal_of: got {told} with {key}={getattr(config, key)}, but {reason}. Allowed: view.")
     if config.omg_q_input == "oracle":
-        raise UserError("subgoal_of: got others, but the oracle (omg_q_input) looks at coming views. Allowed: view.")
+        raise UserError(f"subgoal_of: got {told}, but the oracle (omg_q_input) looks at coming views. Allowed: view.")
 
 
 def _fit_to_rounds(config: Config, games: int, notes: list[str]) -> Config:
@@ -258,6 +264,11 @@ def _check_planner(config: Config) -> None:
     if not plans:
         return
     infers = config.learner_part.infers_subgoals
+    if infers and not config.wants_prior and config.subgoal_mode in ("optimistic", "conservative"):
+        raise UserError(
+            f"subgoal_mode: got {config.subgoal_mode}, but with omg_inference={config.omg_inference} the player's own "
+            f"value is told no subgoals that it could judge. Allowed: furthest, next, k3, random."
+        )
     if infers != (config.hop_model == "subgoals"):
         allowed = "subgoals" if infers else "goals, actions"
         raise UserError(

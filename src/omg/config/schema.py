@@ -76,6 +76,11 @@ class Config(
         return traits("learner", self.learner, LearnerTraits)
 
     @property
+    def wants_prior(self) -> bool:
+        """Whether it infers subgoals that are codes of a prior; cells of a board need none."""
+        return self.learner_part.infers_subgoals and self.omg_inference != "cells"
+
+    @property
     def model_part(self) -> ModelTraits:
         """What the opponent model says about itself."""
         return traits("am_model", self.am_model, ModelTraits)

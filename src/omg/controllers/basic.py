@@ -12,7 +12,7 @@ from jax import Array
 
 from omg.components import SELECTOR_CHANCES, SELECTORS, selector_name
 from omg.controllers.base import PlayerView
-from omg.controllers.others import steps_of_others
+from omg.controllers.others import subgoal_steps
 from omg.controllers.reading import Reading
 from omg.modules.agents import AGENTS
 from omg.modules.agents.base import AgentNetwork, AgentSizes
@@ -202,6 +202,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
     if config.model_part.absent:
         return None
     subgoals = config.model_part.training is ModelTraining.SUBGOALS
+    told = subgoal_steps(config, spec) if subgoals else None
     sizes = ModelSizes(
         seen_dim=_seen_dim(config, spec),
         obs_dim=spec.obs_dim,
@@ -214,7 +215,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         actions=config.omg_actions,
         residual=config.omg_residual,
         subgoal_feature=config.omg_feature,
-        others_dim=steps_of_others(spec).dim if subgoals and config.subgoal_of == "others" else None,
+        others_dim=None if told is None else told.dim,
         map_shape=spec.map_shape if config.omg_maps else None,
         naive_feature=config.am_feature,
         normalise=config.am_normalise,

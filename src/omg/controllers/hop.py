@@ -29,7 +29,7 @@ from omg.errors import UserError
 from omg.modules.opponent_models.base import ModelSizes
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import redrawn
-from omg.planning import INFERENCES
+from omg.planning import inference_of
 from omg.planning.batches import batched
 from omg.planning.beliefs import BeliefSettings
 from omg.planning.inference import Inference, InferenceSettings, Moment
@@ -49,6 +49,8 @@ class PlannerSettings:
 
     model: str
     """A key of `INFERENCES`."""
+    subgoals: str
+    """How subgoals are inferred, `omg_inference`, where they are."""
     inference: InferenceSettings
     search: SearchSettings
     limit_bytes: int
@@ -121,7 +123,8 @@ class HOPMac(eqx.Module):
     @property
     def inference(self) -> Inference[GridState]:
         """What is made of the others."""
-        return INFERENCES[self.settings.model](self.game, self.settings.inference)
+        settings = self.settings
+        return inference_of(settings.model, settings.subgoals)(self.game, settings.inference)
 
     @property
     def every_seat(self) -> bool:
@@ -252,11 +255,12 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
     """
     args = parse_env_args(config.env, config.env_args)
     game = shared_game(config.env, args)
-    kind = INFERENCES[config.hop_model]
+    kind = inference_of(config.hop_model, config.omg_inference)
     exploration = game.exploration if config.hop_exploration is None else config.hop_exploration
     beliefs = BeliefSettings(config.hop_belief_within, config.hop_belief_between, config.hop_belief_alpha)
     settings = PlannerSettings(
         model=config.hop_model,
+        subgoals=config.omg_inference,
         inference=InferenceSettings(
             config.hop_samples,
             beliefs,
@@ -279,7 +283,7 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
         lambda each: new_minds(sizes, spec.n_agents, each, own_goal_dim=inference.own_goal_dim, subgoals=models)
     )(keys)
     prior = None
-    if models is not None:
+    if models is not None and config.wants_prior:
         prior_key = jax.random.fold_in(key, 1)
         prior = Prior(models.seen_dim, models.feature_dim, map_shape=models.map_shape, key=prior_key)
         prior = redrawn(prior, prior_key)

@@ -326,4 +326,4 @@ def pick_offset(mode: str, values: Array | None, shape: tuple[int, ...], horizon
         return best(values, axis=2).astype(jnp.int32) + 1
     if mode == "random":
         return jax.random.randint(key, shape, 1, horizon + 1)
-    return jnp.full(shape, {"next": 1, "k3": min(3, horizon)}[mode], jnp.int32)
+    return jnp.full(shape, {"next": 1, "k3": min(3, horizon), "furthest": horizon}[mode], jnp.int32)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, Ty
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from omg.envs.places import SeatPlace
 from omg.registry.table import load
 from omg.registry.traits import Traits
 from omg.types import PyTree
@@ -94,6 +95,8 @@ class EnvSpec:
     seat_blocks: tuple[tuple[int, int], ...] = ()
     """Where the state speaks of single seats: of each block its start and the width of one seat's part. The parts of
     all seats follow one another in their order. Empty: the game does not say."""
+    seat_places: SeatPlace | None = None
+    """How a seat's part of the state tells where it is; None: the game does not say, or it has no places."""
     round_steps: Size | None = None
     """Steps of a round, in games that are played in rounds of equal length; None: there are none."""
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, SupportsFloat, SupportsInt, TypeVar, dataclass_transform, overload
 
-from omg.components.files import write_text
+from omg.disk import write_text
 from omg.errors import UserError
 from omg.names import cell
 from omg.types import Row

@@ -6,19 +6,24 @@ Three questions about the subgoal ĝ that an agent infers at every step:
   present observation. Episodes are on one side of the split only. A subgoal that is ahead of the observation has taken
   something about the others from the history.
 - *Where do they go?* ĝ is decoded to a view; is that closer to the view H steps ahead than the present view is?
+- *Where will they be?* Where subgoals tell places, the distance of those to where the others really are then, in cells
+  or map units, beside that of their present places.
 - *Does it come true?* The subgoal hit ratio.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from omg.components.measure import Measure, always
+from omg.controllers.places import PlaceErrors
 from omg.evaluation.measures import (
     Closeness,
     ProbeGain,
@@ -32,6 +37,20 @@ from omg.learners.subgoal_measures import comparable, tolerance_of
 from omg.modules.opponent_models.prior import Prior
 
 What = Literal["policy", "algorithm"]
+
+
+class PlaceGames(NamedTuple):
+    """Places that subgoals tell, against those that came; leaves [B, T, J], `counted` says who counts."""
+
+    inferred: PlaceErrors
+    dealt: Array
+    """[B, T, J] distance of another step's guess: chance."""
+    encoded: Array
+    """[B, T, J] distance of what the prior makes of what really came: the best that its subgoals can say."""
+
+    def mean(self, errors: Array) -> float:
+        """Over those who count."""
+        return float(np.asarray(errors)[np.asarray(self.inferred.counted)].mean())
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,8 @@ class InferredGames:
     """[B, T+1, F] what the others did, where subgoals stand for that (`subgoal_of: others`)."""
     round_steps: int | None = None
     """Steps of a round, where subgoals stand for the ends of rounds."""
+    places: PlaceGames | None = None
+    """What subgoals tell of the others' places; None where they tell none."""
 
     @cached_property
     def looked_at(self) -> tuple[np.ndarray, np.ndarray]:
@@ -132,6 +153,18 @@ def _several_policies(games: InferredGames) -> bool:
 
 def _several_algorithms(games: InferredGames) -> bool:
     return games.several("algorithm")
+
+
+def _tells_places(games: InferredGames) -> bool:
+    return games.places is not None and bool(np.any(games.places.inferred.counted))
+
+
+def _place(pick: Callable[[PlaceGames], Array]) -> Callable[[InferredGames], float]:
+    def compute(games: InferredGames) -> float:
+        assert games.places is not None
+        return games.places.mean(pick(games.places))
+
+    return compute
 
 
 def _hit_ratio(games: InferredGames) -> float:
@@ -219,6 +252,46 @@ MEASURES: tuple[Measure[InferredGames, float], ...] = (
         "share of steps in which the decoded subgoal is closer to that view than the present",
         lambda games: games.closeness.share,
         always,
+    ),
+    Measure(
+        "place error of the subgoal",
+        "distance of the places that the subgoal tells to where the others are {ahead}, in cells or map units; others "
+        "who are not in the game now or then do not count",
+        _place(lambda places: places.inferred.guess),
+        _tells_places,
+        "`place error by chance`",
+    ),
+    Measure(
+        "place error of standing still",
+        "the same of the others' present places: they stay where they are",
+        _place(lambda places: places.inferred.stay),
+        _tells_places,
+        "`place error by chance`",
+    ),
+    Measure(
+        "place gain",
+        "the second minus the first: above 0, the subgoal knows where the others are going",
+        _place(lambda places: places.inferred.stay - places.inferred.guess),
+        _tells_places,
+        "0: they stay where they are",
+    ),
+    Measure(
+        "closer to the future place",
+        "share of steps and others for whom the place that the subgoal tells is nearer than the present one",
+        _place(lambda places: places.inferred.guess < places.inferred.stay),
+        _tells_places,
+    ),
+    Measure(
+        "place error by chance",
+        "the same of another step's subgoal",
+        _place(lambda places: places.dealt),
+        _tells_places,
+    ),
+    Measure(
+        "place error of the prior",
+        "the same of what really came, encoded and decoded by the prior: no subgoal can say it better",
+        _place(lambda places: places.encoded),
+        _tells_places,
     ),
     Measure(
         "hit ratio",

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.components import EpisodeBatch
+from omg.components import EpisodeBatch, lengths
 from omg.components.measure import take
 from omg.controllers.basic import BasicMAC
-from omg.controllers.others import steps_of_others
+from omg.controllers.others import steps_of_others, subgoal_steps
+from omg.controllers.places import PlaceErrors, PlaceReader, place_reader
 from omg.envs import Env
 from omg.evaluation import Mates, group_names, make_groups, record_group, stack_agents
 from omg.evaluation.probes import (
@@ -32,7 +33,7 @@ from omg.evaluation.probes import (
 )
 from omg.evaluation.rows import Seed
 from omg.evaluation.statistics import score_interval
-from omg.evaluation.subgoals import MEASURES, InferredGames, slots_ahead
+from omg.evaluation.subgoals import MEASURES, InferredGames, PlaceGames, slots_ahead
 from omg.evaluation.tables import MeasureRow, MetricRow, OffsetRow
 from omg.experiments.evaluation import Arena, Contestants
 from omg.learners.subgoal_measures import tolerance_of
@@ -116,7 +117,7 @@ def _play(
     assert batch.seat is not None
     length = np.asarray(batch.filled.sum(axis=1))
     views, features, memory = _replayed(policy, batch)
-    read, seats = steps_of_others(env.spec), batch.seat[:, None]
+    read, told, seats = steps_of_others(env.spec), subgoal_steps(config, env.spec), batch.seat[:, None]
     rounds = env.spec.round_steps
     slots = np.broadcast_to(np.arange(views.shape[1]), views.shape[:2])
     # The step that leads to a slot is taken in the one before.
@@ -155,9 +156,35 @@ def _play(
         horizon=config.omg_horizon,
         steps=steps,
         seed=seed,
-        others=np.asarray(read.along(batch, seats))[:, :, 0] if config.subgoal_of == "others" else None,
+        others=None if told is None else np.asarray(told.along(batch, seats))[:, :, 0],
         round_steps=rounds if config.omg_candidates == "rounds" else None,
+        places=_placed(place_reader(config, env.spec), model, batch, features, seed),
     )
+
+
+def _placed(
+    reader: PlaceReader | None, model: SubgoalModel, batch: EpisodeBatch, subgoals: np.ndarray, seed: int
+) -> PlaceGames | None:
+    """What subgoals [B, T+1, D] tell of the others' places; None where they tell none."""
+    if reader is None:
+        return None
+    assert batch.seat is not None
+    seats, length, steps = batch.seat[:, None], lengths(batch), subgoals.shape[1] - 1
+    inferred = jnp.asarray(subgoals)[:, :-1, None]
+    # Played steps deal their subgoals to each other.
+    played = np.argwhere(np.arange(steps) < np.asarray(length)[:, None])
+    other = np.random.default_rng(seed).permutation(played)
+    dealt = inferred.at[tuple(played.T)].set(inferred[tuple(other.T)])
+    stood_for = reader.told.along(batch, seats) if reader.told is not None else batch.state[:, :, None]
+    later = jnp.broadcast_to(reader.stands_for(jnp.arange(steps)[None], length[:, None]), (len(length), steps))
+    came = jnp.take_along_axis(stood_for, later[..., None, None], axis=1)
+    timed = jnp.broadcast_to(seats[:, None], inferred.shape[:-1])
+
+    def errors(subgoal: Array) -> PlaceErrors:
+        found = reader.errors(reader.guessed(model.prior, subgoal, timed), batch.state, seats, length)
+        return PlaceErrors(*(values[:, :, 0] for values in found))
+
+    return PlaceGames(errors(inferred), errors(dealt).guess, errors(model.prior.encode(came)[0]).guess)
 
 
 @eqx.filter_jit

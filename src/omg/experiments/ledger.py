@@ -24,8 +24,8 @@ from omg.errors import UserError
 from omg.names import check_links, file_name, inside
 
 NOTES, REPLACED, LOGS = "stages", "replaced", "logs"
-PLAN_FILE, TIMES_FILE = "pipeline.yaml", "times.csv"
-_ENTRIES = (NOTES, REPLACED, LOGS, ".lock", PLAN_FILE, TIMES_FILE)
+PLAN_FILE, TIMES_FILE, TASKS_FILE = "pipeline.yaml", "times.csv", "tasks.json"
+_ENTRIES = (NOTES, REPLACED, LOGS, ".lock", PLAN_FILE, TIMES_FILE, TASKS_FILE)
 """What a pipeline has in its folder whatever its stages make there; what else is there is the user's."""
 Say = Callable[[str], None]
 
@@ -99,6 +99,10 @@ class Ledger:
         self._begun: set[str] = set()
         self._before: dict[str, float] = {}
         self._followed: set[str] = set()
+
+    def list_tasks(self, tasks: Sequence[Task]) -> None:
+        """Writes down what the pipeline consists of, so that others can say how much of it is done (`omg runs`)."""
+        write_json(self.folder / TASKS_FILE, {"tasks": [[task.title, task.fingerprint] for task in tasks]})
 
     def note(self, task: Task) -> TaskNote | None:
         """What is known of a task; None if nothing, or if its note cannot be read."""

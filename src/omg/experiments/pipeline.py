@@ -124,6 +124,7 @@ def run_pipeline(
         tasks = plan_tasks(Workplace(checked, shown, ledger, screen, quiet, jobs))
         _require_earlier(tasks, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
+        ledger.list_tasks(tasks)
         prepare(use_cuda=True)
         anew, first = start is not None, _ORDER.index(start or _ORDER[0])
         due = [task for task in tasks if only in (None, task.stage) and _ORDER.index(task.stage) >= first]

@@ -89,7 +89,7 @@ class CheckedPlan:
         """Whether an agent's training depends on the prior of the pool."""
         config = self.agents[label]
         seated = not self.plan.in_self_play(label)
-        return self.plan.prior is not None and seated and config.learner_part.infers_subgoals and not config.prior_path
+        return self.plan.prior is not None and seated and config.wants_prior and not config.prior_path
 
     @property
     def probed(self) -> tuple[str, ...]:

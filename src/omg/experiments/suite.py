@@ -164,6 +164,7 @@ def run_suite(
         at_once, each = shared_jobs(jobs, len(read.suite.plans))
         tasks = suite_tasks(read, place, screen, quiet=quiet, jobs=each)
         write_text(place / PLAN_FILE, write_yaml(read.suite.model_dump(mode="json")))
+        ledger.list_tasks(tasks)
         prepare(use_cuda=True)
         ledger.take_back(tasks)
         if jobs > 1:

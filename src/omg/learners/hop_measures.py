@@ -19,13 +19,17 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, J co-player
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from omg.components import EpisodeBatch, loss_mask
+from omg.components.selectors import legal_softmax
 from omg.controllers.hop import HOPMac
-from omg.envs.grid import GoalSet, GridGame
+from omg.envs.grid import GoalSet, GridGame, GridState
 from omg.envs.grid.state import State
 from omg.modules.planning import each
 from omg.planning.goals import GoalInference, hindsight
@@ -64,13 +68,76 @@ def prediction_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[
         batch: episodes that it played, with its records [B, T+1, m, ...].
         seats: [B, m], its seats.
     """
+
+    def expect(minds: Minds, looked: Looked, record: dict[str, Array]) -> Array:
+        return mac.inference.expect(minds.others, looked.sight, looked.legal, looked.state, record)
+
+    records = {name: values[:, :-1] for name, values in batch.records.items()}
+    counts, surprise = _predictions(mac, batch, seats, expect, records)
+    return _confusion(counts, mac.game.actions) | {"action_surprise": surprise}
+
+
+def told_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, told: dict[str, Array]) -> dict[str, Array]:
+    """How well co-players' networks foresee actions when they are told something, over the steps of predictions.
+
+    Args:
+        mac: the player.
+        batch: episodes.
+        seats: [B, m], its seats.
+        told: name -> [B, T, m, J, ...], what the networks are told of the co-players.
+
+    Returns:
+        `action_surprise_NAME` and `action_accuracy_NAME`.
+    """
+    measures: dict[str, Array] = {}
+    for name, goals in told.items():
+
+        def expect(minds: Minds, looked: Looked, record: dict[str, Array]) -> Array:
+            return legal_softmax(minds.others(*looked.sight, record["told"]), looked.legal)
+
+        counts, surprise = _predictions(mac, batch, seats, expect, {"told": goals})
+        right = jnp.diagonal(counts).sum() / jnp.maximum(counts.sum(), 1.0)
+        measures |= {f"action_surprise_{name}": surprise, f"action_accuracy_{name}": right}
+    return measures
+
+
+class Looked(NamedTuple):
+    """What one seat sees of M positions."""
+
+    sight: tuple[Array, Array]
+    """Maps [M, C, height, width] and time [M]."""
+    legal: Array
+    """[M, J, U] bool, of the co-players."""
+    state: GridState
+    """Leaves [M, ...]."""
+
+
+def _predictions(
+    mac: HOPMac,
+    batch: EpisodeBatch,
+    seats: Array,
+    expect: Callable[[Minds, Looked, dict[str, Array]], Array],
+    records: dict[str, Array],
+) -> tuple[Array, Array]:
+    """How what co-players did compares with what was expected of them.
+
+    Args:
+        mac: the player.
+        batch: episodes.
+        seats: [B, m], its seats.
+        expect: a seat's networks, positions, and its records of them [M, ...] -> chances [M, J, U].
+        records: name -> [B, T, m, ...].
+
+    Returns:
+        counts [U, U] of what was done (rows) and expected (columns), and the mean surprise.
+    """
     game, players = mac.game, batch.actions.shape[2]
     played = loss_mask(batch) > 0
     games, steps = played.shape
     state = _flat(replayed(game, batch.state[:, :-1]))
     legal, there = game.legal(state), game.there(state) & played.reshape(-1, 1)
     actions = batch.actions[:, :-1].reshape(-1, players)
-    records = {name: values[:, :-1].reshape(games * steps, *values.shape[2:]) for name, values in batch.records.items()}
+    flat = {name: values.reshape(games * steps, *values.shape[2:]) for name, values in records.items()}
 
     def of_seat(minds: Minds, seat_of_game: Array, record: dict[str, Array]) -> tuple[Array, Array]:
         """Counts [U, U] of what was done and expected, and the sum of surprises."""
@@ -79,7 +146,7 @@ def prediction_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[
         allowed = jnp.take_along_axis(legal, order[:, 1:, None], axis=1)
         present = jnp.take_along_axis(there, order, axis=1)
         did = jnp.take_along_axis(actions, order[:, 1:], axis=1)
-        chances = mac.inference.expect(minds.others, game.sight(state, seat), allowed, state, record)
+        chances = expect(minds, Looked(game.sight(state, seat), allowed, state), record)
         counted = present[:, :1] & present[:, 1:] & (allowed.sum(axis=-1) > 1)
         chance = jnp.take_along_axis(chances, did[..., None], axis=-1)[..., 0]
         surprise = jnp.where(counted, -jnp.log(jnp.maximum(chance, _TINY)), 0.0).sum()
@@ -88,15 +155,14 @@ def prediction_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array) -> dict[
         expected = jax.nn.one_hot(jnp.argmax(chances, axis=-1), count).reshape(-1, count)
         return done.T @ expected, surprise
 
-    by_seat = {name: jnp.swapaxes(values, 0, 1) for name, values in records.items()}
+    by_seat = {name: jnp.swapaxes(values, 0, 1) for name, values in flat.items()}
     if mac.every_seat:
         counts, surprise = each(of_seat, mac.minds, seats.T, by_seat)
     else:
         one = jax.tree.map(lambda leaf: leaf[0], mac.minds)
         counts, surprise = jax.lax.map(lambda own: of_seat(one, *own), (seats.T, by_seat))
-    return _confusion(counts.sum(axis=0), game.actions) | {
-        "action_surprise": surprise.sum() / jnp.maximum(counts.sum(), 1.0)
-    }
+    total = counts.sum(axis=0)
+    return total, surprise.sum() / jnp.maximum(total.sum(), 1.0)
 
 
 def _confusion(counts: Array, names: tuple[str, ...]) -> dict[str, Array]:

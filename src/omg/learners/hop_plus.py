@@ -2,7 +2,7 @@
 
 Everything comes from the round just played; nothing is ever played for learning alone.
 
-1. *Subgoals*: models infer them, and learn as `omg.learners.hop_subgoals` says.
+1. *Subgoals*: models infer them, and learn as `omg.learners.hop_cells` or `omg.learners.hop_subgoals` says.
 2. *Policies and value* (HOP, see `omg.learners.hop`), told the inferred subgoals, or with a chance that falls to zero
    the selected ones (`omg_q_input`).
 
@@ -25,7 +25,8 @@ from omg.controllers.hop import HOPMac
 from omg.envs.grid.symmetry import symmetries
 from omg.envs.grid.view import MapView
 from omg.learners.hop import SEARCH_POLICY, HOPLearner
-from omg.learners.hop_plus_measures import subgoal_measures
+from omg.learners.hop_cells import CellsTraining
+from omg.learners.hop_plus_measures import subgoal_measures, truth_measures
 from omg.learners.hop_subgoals import SubgoalsTraining
 from omg.types import PyTree
 
@@ -48,8 +49,6 @@ class HOPPlusState(NamedTuple):
 class HOPPlusLearner(HOPLearner):
     """Learns a planning player that infers subgoals, in all seats or in those that a team leaves to it."""
 
-    training: SubgoalsTraining
-
     def __init__(
         self,
         config: Config,
@@ -59,7 +58,11 @@ class HOPPlusLearner(HOPLearner):
         learns_prior: bool = False,
     ):
         super().__init__(config, spec, team, partners)
-        self.training = SubgoalsTraining(config, self.seats, self._rounds, learns_prior)
+        self.training: SubgoalsTraining | CellsTraining
+        if config.wants_prior:
+            self.training = SubgoalsTraining(config, self.seats, self._rounds, learns_prior)
+        else:
+            self.training = CellsTraining(config, self.seats, self._rounds)
         self.controls = () if team is None else ("zero", "shuffled")
 
     def init(self, key: Array) -> PyTree:
@@ -75,7 +78,9 @@ class HOPPlusLearner(HOPLearner):
         """How well the others were understood in test episodes: see `hop_measures` and `hop_plus_measures`."""
         measures = super().examine(state, batch, key)
         seats, partners = self._seats(batch), self.partners
-        return measures | subgoal_measures(state.mac, batch, seats, self.config.omg_horizon, partners)
+        horizon = self.config.omg_horizon
+        measures |= subgoal_measures(state.mac, batch, seats, horizon, partners)
+        return measures | truth_measures(state.mac, batch, seats, horizon)
 
     def update(
         self, state: PyTree, batch: EpisodeBatch, episode: Array | int, t_env: Number, key: Array

@@ -1,7 +1,8 @@
 """How models of several subgoals are trained: one subgoal for each co-player of a planning player.
 
 For every step and co-player the candidates are the prior's encodings of what the co-player saw in the next H states, up
-to the one behind its last step in the game. The selected one has the highest (or lowest, `subgoal_mode`) value V(s, g)
+to the last one in which it was in the game: who has left is nowhere on the board, and stays where it was seen last. The
+selected one has the highest (or lowest, `subgoal_mode`) value V(s, g)
 by the focal player's network, the other co-players' subgoals being those inferred. The models learn by
 
     reconstruction + omg_kl_weight KL(inferred || selected)
@@ -43,7 +44,7 @@ from omg.planning.search import own_order
 if TYPE_CHECKING:
     from omg.config import Config
 
-Models = tuple[SubgoalModel | None, Prior | None]
+Models = tuple[SubgoalModel, Prior | None]
 """What the models' optimiser changes: the models of all sets, and the prior where it is learned along."""
 
 
@@ -56,6 +57,8 @@ class Views(NamedTuple):
     """[B, T+1, A] int8, -1 for none."""
     mask: Array
     """[B, T+1], slots that hold a view."""
+    cells: Array
+    """[B, T+1, A] int32, where everybody is; of those who are not there anything."""
 
 
 class Sequences(NamedTuple):
@@ -72,7 +75,7 @@ class Sequences(NamedTuple):
     known: Array
     """[P, q, B, T, J], of these, steps in which the co-player was, too."""
     length: Array
-    """[P, q, B, J] int32, the slot of the last state that a co-player can have been heading for."""
+    """[P, q, B, J] int32, the slot of the last state in which a co-player was in the game."""
 
 
 class SubgoalsUpdate(NamedTuple):
@@ -124,7 +127,7 @@ class SubgoalsTraining:
             `omg_selected_share`, and of the selection `omg_offset_mean`, `omg_offset_1` ... `omg_offset_H`,
             `omg_value_spread`.
         """
-        views, sequences = self.watch(mac, batch, seats)
+        views, sequences = watch(mac, batch, seats, self.seats)
         selection, goals, share = self._goals(mac, views, sequences, t_env, keys[0])
         mac, opt_state, metrics = self._learn(mac, opt_state, views, sequences, selection, keys[1])
         of_selection = jax.vmap(lambda chosen, known: selection_metrics(chosen, known, self.config.omg_horizon))(
@@ -132,39 +135,6 @@ class SubgoalsTraining:
         )
         metrics |= {name: values.mean() for name, values in of_selection.items()} | {"omg_selected_share": share}
         return SubgoalsUpdate(mac, opt_state, goals, metrics)
-
-    def watch(self, mac: HOPMac, batch: EpisodeBatch, seats: Array) -> tuple[Views, Sequences]:
-        """What the models learn from, read off the states that were stored; seats [B, m]."""
-        game, played = mac.game, loss_mask(batch)
-        players = batch.actions.shape[-1]
-        games, steps = played.shape
-        state = game.from_world(batch.state.reshape(games * (steps + 1), -1))
-
-        def in_time(values: Array) -> Array:
-            return values.reshape(games, steps + 1, *values.shape[1:])
-
-        views = Views(in_time(game.views(state)), in_time(state.last_action), view_mask(batch))
-        there = (in_time(game.there(state))[:, :-1] & (played[..., None] > 0)).astype(jnp.float32)
-        # Nobody comes back, so the steps that a player was there are the first ones.
-        until = there.sum(axis=1).astype(jnp.int32)
-        now = jax.tree.map(lambda leaf: in_time(leaf)[:, :-1].reshape(-1, *leaf.shape[1:]), state)
-
-        def of_seat(seat: Array) -> tuple[Array, ...]:
-            others = own_order(seat, players)[:, 1:]
-            own = jnp.take_along_axis(there, seat[:, None, None], axis=2)
-            known = jnp.take_along_axis(there, others[:, None], axis=2) * own
-            length = jnp.take_along_axis(until, others, axis=1)
-            return (*game.sight(now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
-
-        of_all = jax.vmap(of_seat, in_axes=1)(seats)
-        sets = self.seats if mac.every_seat else 1
-        by_set = [leaf.reshape(sets, -1, *leaf.shape[1:]) for leaf in of_all]
-        maps, time, seat, others, mask, known, length = by_set
-
-        def weigh(own: PolicyValueNetwork, maps: Array, time: Array) -> Array:
-            return own.trunk(maps, time).reshape(len(time), games, steps, -1)
-
-        return views, Sequences(seat, others, each(weigh, mac.minds.own, maps, time), mask, known, length)
 
     def _goals(
         self, mac: HOPMac, views: Views, sequences: Sequences, t_env: Number, key: Array
@@ -180,6 +150,7 @@ class SubgoalsTraining:
 
         def of_set(minds: Minds, part: Sequences, key: Array) -> tuple[Selection, Array, Array]:
             infer_key, select_key, mix_key = jax.random.split(key, 3)
+            assert isinstance(minds.subgoals, SubgoalModel)
             inferred = self.inferred(minds.subgoals, views, part, infer_key)
             selection = self.select(minds.own, part, inferred, goals, select_key)
             mixed, share = mix_subgoals(self.config, inferred, selection, _rows(part.known), t_env, mix_key)
@@ -189,9 +160,8 @@ class SubgoalsTraining:
         told = jnp.zeros_like(told) if self.config.omg_q_input == "zero" else told
         return selection, told, share.mean()
 
-    def inferred(self, model: SubgoalModel | None, views: Views, part: Sequences, key: Array) -> Array:
+    def inferred(self, model: SubgoalModel, views: Views, part: Sequences, key: Array) -> Array:
         """Subgoals [R, T+1, J, D] of one set, drawn or means."""
-        assert model is not None
         found = model.features(model.unroll(model_inputs(views, part)), key if self.config.omg_sample else None)
         return found.reshape(*found.shape[:2], model.sizes.subgoals, -1)
 
@@ -216,6 +186,7 @@ class SubgoalsTraining:
         return select_goals(self.config, (mean, log_var), values, length.shape[-1], length, key)
 
     def _trained(self, mac: HOPMac) -> Models:
+        assert isinstance(mac.minds.subgoals, SubgoalModel)
         return mac.minds.subgoals, mac.subgoal_prior if self.learns_prior else None
 
     def _learn(
@@ -281,6 +252,54 @@ class SubgoalsTraining:
         mean, log_var = (_side_by_side(_rows(values)) for values in (goal.mean, goal.log_var))
         mask, known = _rows(part.mask), _rows(part.known)
         return model.subgoal_loss(played, mean, log_var, mask, self.config.omg_kl_weight, key, known)
+
+
+def watch(mac: HOPMac, batch: EpisodeBatch, seats: Array, count: int) -> tuple[Views, Sequences]:
+    """What the models learn from, read off the states that were stored; seats [B, m], and how many learn."""
+    game, played = mac.game, loss_mask(batch)
+    players = batch.actions.shape[-1]
+    games, steps = played.shape
+    state = game.from_world(batch.state.reshape(games * (steps + 1), -1))
+
+    def in_time(values: Array) -> Array:
+        return values.reshape(games, steps + 1, *values.shape[1:])
+
+    cells = in_time(state.player).astype(jnp.int32)
+    views = Views(in_time(game.views(state)), in_time(state.last_action), view_mask(batch), cells)
+    standing = in_time(game.there(state))
+    there = (standing[:, :-1] & (played[..., None] > 0)).astype(jnp.float32)
+    last_seen = last_there(standing, views.mask)
+    now = jax.tree.map(lambda leaf: in_time(leaf)[:, :-1].reshape(-1, *leaf.shape[1:]), state)
+
+    def of_seat(seat: Array) -> tuple[Array, ...]:
+        others = own_order(seat, players)[:, 1:]
+        own = jnp.take_along_axis(there, seat[:, None, None], axis=2)
+        known = jnp.take_along_axis(there, others[:, None], axis=2) * own
+        length = jnp.take_along_axis(last_seen, others, axis=1)
+        return (*game.sight(now, jnp.repeat(seat, steps)), seat, others, own[..., 0], known, length)
+
+    of_all = jax.vmap(of_seat, in_axes=1)(seats)
+    sets = count if mac.every_seat else 1
+    by_set = [leaf.reshape(sets, -1, *leaf.shape[1:]) for leaf in of_all]
+    maps, time, seat, others, mask, known, length = by_set
+
+    def weigh(own: PolicyValueNetwork, maps: Array, time: Array) -> Array:
+        return own.trunk(maps, time).reshape(len(time), games, steps, -1)
+
+    return views, Sequences(seat, others, each(weigh, mac.minds.own, maps, time), mask, known, length)
+
+
+def last_there(there: Array, viewed: Array) -> Array:
+    """The slot of the last state in which each player was in the game, [B, A] int32; nobody comes back.
+
+    Behind it a player's own picture is empty, and its likeliest cell would be the first one of the board.
+
+    Args:
+        there: [B, T+1, A] bool.
+        viewed: [B, T+1], slots that belong to the episode.
+    """
+    slots = jnp.sum(there & (viewed[..., None] > 0), axis=1, dtype=jnp.int32)
+    return jnp.maximum(slots - 1, 0)
 
 
 def candidate_values(own: PolicyValueNetwork, weighed: Array, inferred: Array, goals: Array, horizon: int) -> Array:

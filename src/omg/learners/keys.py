@@ -155,14 +155,15 @@ class PR2Keys(Keys):
 
 
 _OF_MIX = When("omg_q_input", "mix")
+_OF_CODES = When("omg_inference", "cvae", "mlp")
 
 
 class SubgoalKeys(Keys):
     """Learning with subgoals that are selected in hindsight."""
 
-    subgoal_mode: Annotated[str, Words("optimistic", "conservative", "random", "next", "k3")] = Field(
+    subgoal_mode: Annotated[str, Words("optimistic", "conservative", "random", "next", "k3", "furthest")] = Field(
         "optimistic",
-        description="Which coming state is the subgoal: the best, the worst, a random one, the next, the third",
+        description="Which coming state is the subgoal: best, worst, random, the next, the third, the furthest",
     )
     omg_horizon: Few = Field(5, ge=1, description="How many coming states the subgoal is chosen from")
     omg_mix_start: Annotated[Real, _OF_MIX] = Field(
@@ -177,8 +178,10 @@ class SubgoalKeys(Keys):
     omg_mix_until: Annotated[Real | None, _OF_MIX] = Field(
         None, gt=0, le=1, description="mix: share of t_max over which it falls, in place of omg_mix_anneal_time"
     )
-    omg_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence from the selected subgoal")
-    prior_path: str | None = Field(
+    omg_kl_weight: Annotated[Real, _OF_CODES] = Field(
+        0.001, ge=0, description="Weight of the divergence from the selected subgoal"
+    )
+    prior_path: Annotated[str | None, _OF_CODES] = Field(
         None,
         min_length=1,
         description="Folder of the subgoal prior; None: `prior` in init_param_path, else learned along with the agent",

@@ -22,7 +22,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
-from omg.controllers.others import OthersSteps, subgoal_steps
+from omg.controllers.others import OthersPlaces, OthersSteps, subgoal_steps
 from omg.controllers.reading import SeatViews, candidates, state_value
 from omg.learners.q import QLearner, QState
 from omg.learners.subgoals import SubgoalTraining
@@ -54,7 +54,7 @@ class OMGLearner(QLearner):
     def _training(self) -> SubgoalTraining[QState]:
         return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
 
-    def reads_others(self) -> OthersSteps | None:
+    def reads_others(self) -> OthersSteps | OthersPlaces | None:
         """How updates read what subgoals stand for; see `subgoal_of`."""
         return subgoal_steps(self.config, self.spec)
 

@@ -14,7 +14,7 @@ from jax import Array
 
 from omg.components import EpisodeBatch
 from omg.controllers.basic import BasicMAC
-from omg.controllers.others import OthersSteps, subgoal_steps
+from omg.controllers.others import OthersPlaces, OthersSteps, subgoal_steps
 from omg.controllers.reading import SeatViews
 from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.subgoals import SubgoalTraining
@@ -45,7 +45,7 @@ class OMGPPOLearner(PPOLearner):
     def _training(self) -> SubgoalTraining[PPOState]:
         return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
 
-    def reads_others(self) -> OthersSteps | None:
+    def reads_others(self) -> OthersSteps | OthersPlaces | None:
         """How updates read what subgoals stand for; see `subgoal_of`."""
         return subgoal_steps(self.config, self.spec)
 

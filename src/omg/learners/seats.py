@@ -24,7 +24,7 @@ from jax import Array
 from omg.components import EpisodeBatch, Number, keep_seats, loss_mask, take_seats, viewed_slots
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
-from omg.controllers.others import OthersSteps
+from omg.controllers.others import OthersPlaces, OthersSteps
 from omg.controllers.reading import Reading, SeatViews
 from omg.learners.base import Kept
 from omg.modules.opponent_models.base import OpponentModel
@@ -133,7 +133,7 @@ class SeatLearner(Generic[State]):
         """Whether updates read the global state."""
         return self.config.obs_is_state
 
-    def reads_others(self) -> OthersSteps | None:
+    def reads_others(self) -> OthersSteps | OthersPlaces | None:
         """How updates read what the other seats did; None where they do not."""
         return None
 

@@ -9,6 +9,9 @@
   view, to the view H steps ahead (the last one past the end). A useful subgoal is nearer than the present.
   With `subgoal_of: others` both are of what the others do instead of views, with `omg_candidates: rounds` the view is
   that of the end of the round.
+- `subgoal_place_error`, `stay_place_error`: where subgoals tell where the others will be (`controllers.places`), the
+  distance of those places to where they really are then, in the units of the game's picture, and the same of their
+  present places. Others who are not in the game now or then do not count, nor do steps in which the seat itself is not.
 - `subgoal_probe`, `present_probe`: accuracy with which a linear classifier reads from the subgoal, or from the present
   view, which player has most of the other seats; fitted on every other episode, scored on the rest. `probe_chance` is
   the share of the most frequent player.
@@ -26,6 +29,7 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, lengths
 from omg.components.measure import Measure, always, take
+from omg.controllers.places import PlaceErrors, PlaceReader
 from omg.controllers.reading import SeatViews
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel
@@ -59,6 +63,14 @@ class TestedSubgoals:
     players: Array | None
     """[B, A-1] int32, who has the other seats; None where nobody can be told apart."""
     partners: int
+    places: PlaceErrors | None = None
+    """Leaves [B, T, m, J]; None where subgoals tell no places."""
+
+    def mean_error(self, errors: Array) -> Array:
+        """Of [B, T, m, J], over those who count."""
+        assert self.places is not None
+        counted = self.places.counted
+        return jnp.where(counted, errors, 0.0).sum() / jnp.maximum(counted.sum(), 1)
 
     @cached_property
     def weight(self) -> Array:
@@ -82,6 +94,20 @@ def _several(tested: TestedSubgoals) -> bool:
     return tested.partners > 1 and tested.players is not None
 
 
+def _tells_places(tested: TestedSubgoals) -> bool:
+    return tested.places is not None
+
+
+def _place_error(tested: TestedSubgoals) -> Array:
+    assert tested.places is not None
+    return tested.mean_error(tested.places.guess)
+
+
+def _stay_error(tested: TestedSubgoals) -> Array:
+    assert tested.places is not None
+    return tested.mean_error(tested.places.stay)
+
+
 def _hit_ratio(tested: TestedSubgoals) -> Array:
     compared = comparable(tested.prior, tested.decoded, tested.seen)
     return hit_ratio(*compared, tested.length, tolerance_of(tested.prior))
@@ -103,6 +129,19 @@ MEASURES: tuple[Measure[TestedSubgoals, Array], ...] = (
         "distance of the present view to the view H steps ahead",
         lambda tested: (view_distance(tested.seen[:, :-1], tested.future) * tested.weight).sum(),
         always,
+    ),
+    Measure(
+        "subgoal_place_error",
+        "distance of the places that subgoals tell to where the others really are then, in cells or map units",
+        _place_error,
+        _tells_places,
+        "`stay_place_error`",
+    ),
+    Measure(
+        "stay_place_error",
+        "the same of the others' present places: they stay where they are",
+        _stay_error,
+        _tells_places,
     ),
     Measure(
         "subgoal_probe",
@@ -136,6 +175,7 @@ def examine_subgoals(
     partners: int,
     others: Array | None = None,
     round_steps: int | None = None,
+    places: PlaceReader | None = None,
 ) -> dict[str, Array]:
     """The measures above, as float32 scalars; the probes only where there is more than one partner to tell apart.
 
@@ -147,6 +187,7 @@ def examine_subgoals(
         partners: Number of different players in the other seats.
         others: [B, T+1, m, F], what the others did, where subgoals stand for that.
         round_steps: Steps of a round, where subgoals stand for the ends of rounds: the next one is the future then.
+        places: Reads places off subgoals; None where they tell none.
     """
     inputs = views.model_inputs()
     inference = model.unroll(inputs)
@@ -170,8 +211,18 @@ def examine_subgoals(
         played=played,
         players=batch.players,
         partners=partners,
+        places=None if places is None else _errors(places, model.prior, batch, inputs.seats, inference.mean, length),
     )
     return take(MEASURES, tested)
+
+
+def _errors(
+    places: PlaceReader, prior: Prior, batch: EpisodeBatch, seats: Array, subgoal: Array, length: Array
+) -> PlaceErrors:
+    """Of inferred subgoals [B, T+1, m, D], leaves [B, T, m, J]."""
+    seats = jnp.broadcast_to(seats[:, 0], (len(length), seats.shape[-1]))
+    timed = jnp.broadcast_to(seats[:, None], subgoal.shape[:-1])[:, :-1]
+    return places.errors(places.guessed(prior, subgoal[:, :-1], timed), batch.state, seats, length)
 
 
 def comparable(prior: Prior, decoded: Array, seen: Array) -> tuple[Array, Array]:

@@ -28,6 +28,7 @@ from omg.components import EpisodeBatch, Number
 from omg.components.counts import linear
 from omg.controllers.basic import BasicMAC
 from omg.controllers.others import subgoal_steps
+from omg.controllers.places import place_reader
 from omg.controllers.reading import SeatViews, Selection, past_the_end, select_goals
 from omg.errors import UserError
 from omg.learners.seats import ModelState, ModelUpdate, Share, weigh
@@ -69,6 +70,7 @@ class SubgoalTraining(Generic[Trained]):
         self.config = config
         self.candidate_values = candidate_values
         self.others = subgoal_steps(config, spec)
+        self.places = place_reader(config, spec)
         self.round_steps = spec.round_steps if config.omg_candidates == "rounds" else None
         self.optimiser = optax.adam(config.am_lr)
         self.learns_prior = learns_prior
@@ -84,7 +86,7 @@ class SubgoalTraining(Generic[Trained]):
         assert isinstance(mac.opponent_model, SubgoalModel)
         told = None if self.others is None else self.others.along(batch, views.chosen)
         return examine_subgoals(
-            mac.opponent_model, batch, views, self.config.omg_horizon, partners, told, self.round_steps
+            mac.opponent_model, batch, views, self.config.omg_horizon, partners, told, self.round_steps, self.places
         )
 
     def update(self, state: Trained, shares: Sequence[Share], t_env: Number, key: Array | None) -> ModelUpdate:
@@ -236,17 +238,21 @@ def mix_subgoals(
     Returns:
         [B, T+1, m, D], and a float32 scalar.
     """
-    shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
-    if config.omg_q_input == "mix":
-        until = config.omg_mix_until
-        falls = config.omg_mix_anneal_time if until is None else max(round(until * config.t_max), 1)
-        share = linear(t_env, config.omg_mix_start, config.omg_mix_finish, falls)
-    else:
-        share = jnp.float32(shares[config.omg_q_input])
+    share = selected_share(config, t_env)
     # Nothing can be selected behind an episode's last step, however far its batch is padded.
     chosen = (jax.random.uniform(key, selection.offset.shape) < share) & (mask > 0)
     mixed = jnp.where(chosen[..., None], selection.mean, inferred[:, :-1])
     return jnp.concatenate([mixed, inferred[:, -1:]], axis=1), share
+
+
+def selected_share(config: Config, t_env: Number) -> Array:
+    """The chance that something learns with the selected subgoal instead of the inferred one, as `omg_q_input` says."""
+    if config.omg_q_input != "mix":
+        shares = {"inferred": 0.0, "zero": 0.0, "selected": 1.0, "oracle": 1.0}
+        return jnp.float32(shares[config.omg_q_input])
+    until = config.omg_mix_until
+    falls = config.omg_mix_anneal_time if until is None else max(round(until * config.t_max), 1)
+    return linear(t_env, config.omg_mix_start, config.omg_mix_finish, falls)
 
 
 def selection_metrics(selection: Selection, mask: Array, horizon: int) -> dict[str, Array]:

@@ -28,6 +28,7 @@ from omg.components.selectors import random_legal, softmax
 from omg.envs.grid import GoalSet, GridGame
 from omg.envs.grid.state import State
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes
+from omg.modules.opponent_models.inferring import Inferring, new_inferring
 from omg.modules.opponent_models.subgoal import SubgoalMemory, SubgoalModel
 from omg.modules.planning import (
     CoPlayersNetwork,
@@ -62,7 +63,7 @@ class Minds(eqx.Module):
     own: PolicyValueNetwork
     others: CoPlayersNetwork
     """What the co-players will do, in the order of their seats."""
-    subgoals: SubgoalModel | None = None
+    subgoals: Inferring | None = None
     """Infers what the co-players are heading for, without its prior; None for players that infer no subgoals."""
 
 
@@ -94,7 +95,7 @@ def new_minds(
     if subgoals is None:
         return Minds(own, others)
     model_key = jax.random.fold_in(key, 2)
-    return Minds(own, others, redrawn(SubgoalModel(subgoals, key=model_key).with_prior(None), model_key))
+    return Minds(own, others, redrawn(new_inferring(subgoals, key=model_key), model_key))
 
 
 class Question(NamedTuple, Generic[State, Memory]):
@@ -276,7 +277,8 @@ class Trace(NamedTuple):
     memory: SubgoalMemory
     """Of the model, [B, W] and [B, embedded]; before a root's own step what was known before it."""
     goal: Array
-    """[B, J * D], what the co-players are heading for in this position; zeros before a root's own step."""
+    """[B, J * D], or [B, J] int16 where that is a cell: what the co-players are heading for in this position; zeros, or
+    no cell, before a root's own step."""
     seed: Array
     """[B] uint32, of the tree's noise."""
 
@@ -316,11 +318,15 @@ class SubgoalJudge(Judgement[State, Trace]):
         def look(minds: Minds, asked: Question[State, Trace]) -> tuple[Array, Array, Trace]:
             sight = self.game.sight(asked.state, asked.seat)
             trace, _ = self._step(minds, asked, sight)
-            logits, value = minds.own(*sight, trace.goal)
+            logits, value = minds.own(*sight, self.own_told(trace))
             return logits, value, trace
 
         known = (jnp.zeros(legal.shape), jnp.zeros(len(seat)), memory)
         return self.ask(look, self.minds, Question(state, seat, legal, memory), wanted, known)
+
+    def own_told(self, trace: Trace) -> Array | None:
+        """What the focal player's own network is told, [b, J * D]; None for nothing."""
+        return trace.goal
 
     def told(self, asked: Question[State, Trace]) -> Array:
         """See `Judgement.told`."""
@@ -343,7 +349,7 @@ class SubgoalJudge(Judgement[State, Trace]):
     ) -> tuple[Trace, dict[str, Array]]:
         """The same for one set of networks."""
         model, (state, seat, legal, trace, _) = minds.subgoals, asked
-        assert model is not None
+        assert isinstance(model, SubgoalModel)
         view = self.game.view_of(state, seat, sight, legal)
         before = jax.tree.map(lambda leaf: leaf[:, None], trace.memory)
         found = model.infer(ModelInputs(view[:, None], state.last_action, seat[:, None]), before, None)

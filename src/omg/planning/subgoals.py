@@ -44,6 +44,10 @@ class SubgoalFollowing(ActionInference[State]):
         self.goal_dim = settings.subgoals.feature_dim
         self.own_goal_dim = settings.subgoals.feature_dim * settings.subgoals.subgoals
 
+    def nothing(self, *lead: int) -> Array:
+        """What is known of all co-players before anything is inferred, [*lead, J * D]."""
+        return jnp.zeros((*lead, self.own_goal_dim))
+
     def initial(self, games: int, seats: int) -> SubgoalMemory:
         """See `Inference.initial`: zeros, [N, f, W] and [N, f, embedded]."""
         assert self.model_sizes is not None
@@ -52,7 +56,7 @@ class SubgoalFollowing(ActionInference[State]):
         )
 
     def infer(self, minds: Minds, outset: Array, moment: Moment[State], memory: SubgoalMemory, key: Array) -> Inferred:
-        """See `Inference.infer`; records `infer_mu` and `infer_log_var`, [N, f, J * D] each."""
+        """See `Inference.infer`; records what `SubgoalJudge.follow` says, [N, f, ...] each."""
         del outset
         games, seats = moment.seats.shape
         begins = (moment.last_actions[:, 0] < 0)[:, None, None]
@@ -62,7 +66,7 @@ class SubgoalFollowing(ActionInference[State]):
             lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, *leaf.shape[2:]), (before, own_legal)
         )
         state = jax.tree.map(lambda leaf: jnp.tile(leaf, (seats, *(1,) * (leaf.ndim - 1))), moment.state)
-        nothing = Trace(rows, jnp.zeros((seats * games, self.own_goal_dim)), jnp.zeros(seats * games, jnp.uint32))
+        nothing = Trace(rows, self.nothing(seats * games), jnp.zeros(seats * games, jnp.uint32))
         trace, record = self.judge(minds, trees=0).follow(state, moment.seats.T.reshape(-1), legal, nothing)
 
         def by_game(leaf: Array) -> Array:
@@ -81,7 +85,7 @@ class SubgoalFollowing(ActionInference[State]):
             return jnp.broadcast_to(leaf[:, :, None], (*shape, leaf.shape[-1]))
 
         seed = jax.random.bits(key, shape, jnp.uint32)
-        return Trace(jax.tree.map(everywhere, before), jnp.zeros((*shape, self.own_goal_dim)), seed)
+        return Trace(jax.tree.map(everywhere, before), self.nothing(*shape), seed)
 
     def judge(self, minds: Minds, trees: int) -> SubgoalJudge[State]:
         """See `Inference.judge`."""

@@ -17,7 +17,7 @@ from omg.names import inside
 from omg.pools.bundles import read_bundle, write_bundle
 
 PRIOR_CARD = "prior.json"
-PRIOR_FOLDERS = {"view": "prior", "others": "prior_others"}
+PRIOR_FOLDERS = {"view": "prior", "others": "prior_others", "places": "prior_places"}
 """What subgoals stand for -> folder in a pool that has their prior."""
 
 
@@ -40,12 +40,14 @@ class PriorCard:
     map_shape: tuple[Size, Size, Size] | None = None
     """Pictures, height and width of the binary map that views begin with, where it reads them as such."""
     seen_features: Size | None = None
-    """Width of what seats see, where it encodes what the others do instead (`subgoal_of: others`)."""
+    """Width of what seats see, where it encodes what the others do instead (`subgoal_of: others` or `places`)."""
+    of_places: bool = False
+    """Whether it encodes where the others are (`subgoal_of: places`)."""
 
     @property
     def subgoal_of(self) -> str:
         """What its subgoals stand for, as the configuration says it."""
-        return "view" if self.seen_features is None else "others"
+        return "places" if self.of_places else "view" if self.seen_features is None else "others"
 
 
 def save_prior(folder: Path, prior: Prior, card: PriorCard) -> Path:

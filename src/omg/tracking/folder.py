@@ -6,12 +6,14 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
+from typing import IO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -33,14 +35,16 @@ except ImportError:  # Windows: two processes in one run are not noticed there.
     fcntl = None  # type: ignore[assignment]
 
 _GAME = "game.json"
+_AGAIN = (0.01, 0.05, 0.2)
+"""Seconds between tries to take a lock."""
 _PACKAGES = ("omg-marl", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors", "pydantic")
 
 
 class RunFolder:
     """Paths inside a run's folder.
 
-    config.yaml, game.json, versions.json, status.json, metrics.csv, speed.csv, console.log, tensorboard/, checkpoints/,
-    agents/seed_N/best and agents/seed_N/last.
+    config.yaml, game.json, versions.json, status.json, progress.json, metrics.csv, speed.csv, console.log,
+    tensorboard/, checkpoints/, agents/seed_N/best and agents/seed_N/last.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,6 +53,7 @@ class RunFolder:
         self.metrics_file = path / "metrics.csv"
         self.speed_file = path / "speed.csv"
         self.console_file = path / "console.log"
+        self.progress_file = path / "progress.json"
         self.tensorboard = path / "tensorboard"
         self.checkpoints = path / CHECKPOINTS
 
@@ -133,7 +138,7 @@ class RunFolder:
         with (self.path / ".lock").open("w") as file:
             if fcntl is not None:
                 try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _take(file)
                 except OSError:
                     raise UserError(f"{self.path}: another process is training this run.") from None
             yield
@@ -141,6 +146,11 @@ class RunFolder:
     def set_status(self, status: str, **more: object) -> None:
         """Records how far the run is: running, finished, stopped, interrupted or failed."""
         write_json(self.path / "status.json", {"status": status, **more})
+
+    def set_doing(self, what: str) -> None:
+        """Notes what a running run is at, for `omg runs`; a disk that does not take it does not end the run."""
+        with suppress(OSError):
+            write_json(self.progress_file, {"doing": what}, durable=False)
 
     def status(self) -> str:
         """The recorded status; `running` also after a crash."""
@@ -152,6 +162,17 @@ class RunFolder:
     def metrics(self) -> Table[MetricRow]:
         """All metrics so far."""
         return read_metrics(self.metrics_file)
+
+
+def _take(file: IO[str]) -> None:
+    """Takes the lock of a run; who only looks whether somebody has it holds it for a moment, so it is tried again."""
+    for seconds in _AGAIN:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            time.sleep(seconds)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def versions() -> Tree:

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from contextlib import ExitStack, nullcontext, suppress
+from threading import Lock
 from types import TracebackType
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from omg.evaluation.rows import csv_text
 from omg.evaluation.tables import MetricRow, SpeedRow
 from omg.names import inert
 from omg.tracking.folder import RunFolder
+from omg.tracking.heartbeat import Heartbeat
 from omg.tracking.quiet import quiet_compiler
 from omg.tracking.trackers import build_trackers
 from omg.training.loop import Speed
@@ -24,7 +26,7 @@ from omg.training.summary import Row
 
 _HEADER = csv_text([], MetricRow.names()).encode()
 _QUIET_SECONDS = 10.0
-"""Without a terminal, progress between tests is a line at most this often."""
+"""Without a terminal, progress between tests is a line at most this often; see `Heartbeat` for what comes between."""
 
 
 class RunReporter:
@@ -44,6 +46,7 @@ class RunReporter:
         self.newest_speed: Speed | None = None
         self.headline: dict[str, float] = {}
         self.tested_at: int | None = None
+        self.doing, self.noting = "", Lock()
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -54,6 +57,7 @@ class RunReporter:
         )
         self.progress = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
         self.task = self.progress.add_task("starting", total=config.t_max, note="")
+        self.heartbeat = Heartbeat(self._still)
 
     def __enter__(self) -> RunReporter:
         if self.console.is_terminal:
@@ -64,6 +68,7 @@ class RunReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.heartbeat.close()
         with suppress(OSError):
             self.progress.stop()
         self.stack.close()
@@ -82,13 +87,35 @@ class RunReporter:
         self.log.flush()
 
     def _show(self, message: str) -> None:
+        self.heartbeat.spoken()
         # A terminal that was closed must not end the run, least of all while it is being saved.
         with suppress(OSError):
             self.progress.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def step(self, title: str) -> None:
         """Shows a step that has no progress of its own."""
+        self._note(title)
         self.progress.update(self.task, description=title, total=None)
+        self.heartbeat.begin(title)
+
+    def busy(self, title: str) -> None:
+        """Remembers what the run does until it reports again; shown only if that takes long."""
+        self.heartbeat.begin(title)
+
+    def _still(self, title: str, seconds: float) -> None:
+        """Says what has been going on for so long; called from another thread."""
+        self._note(title, again=True)
+        if self.console.is_terminal:
+            self.progress.update(self.task, note=f"{title}, {seconds:.0f} s")
+        else:
+            self._show(f"{title}: {seconds:.0f} s so far")
+
+    def _note(self, doing: str, *, again: bool = False) -> None:
+        """Writes down what the run is at, where that has changed, or `again` as a sign of life."""
+        with self.noting:
+            if again or doing != self.doing:
+                self.doing = doing
+                self.folder.set_doing(doing)
 
     def rows(self, rows: list[Row]) -> None:
         """Appends metrics to the CSV and hands them to the other trackers."""
@@ -122,6 +149,8 @@ class RunReporter:
 
     def _move(self, t_env: int) -> None:
         """Moves the bar; beside it stands the first of the newest test's values, and what more 80 columns hold."""
+        self._note("training")
+        self.heartbeat.rest()
         words = [f"{name.removesuffix('_mean').replace('_', ' ')} {one:.3f}" for name, one in self.headline.items()][:1]
         note = "  ".join((*words, *self._pace()[:1]))
         self.progress.update(self.task, description="training", total=self.config.t_max, completed=t_env, note=note)

@@ -54,6 +54,9 @@ class Reporter(Protocol):
     def step(self, title: str) -> None:
         """A long step without progress begins (compiling)."""
 
+    def busy(self, title: str) -> None:
+        """The run plays, learns or tests until it reports again."""
+
     def rows(self, rows: list[Row]) -> None:
         """Metrics."""
 
@@ -122,6 +125,7 @@ class Trainer:
             self.program.close()
 
     def _run(self) -> Ending:
+        self.reporter.busy("starting")
         state, progress = self._begin()
         if self.config.evaluate:
             return self._evaluate(state, progress)
@@ -154,6 +158,7 @@ class Trainer:
                 if config.save_model and due and int(state.t_env.numpy().max()) < config.t_max:
                     self._save(state, progress, summary)
                 self._check_episodes(state)
+                self.reporter.busy(f"playing and learning from t_env {reached:,} on")
                 watch.start()
                 played, before = int(state.t_env.numpy().sum()), reached
                 state, log = chunk(state)
@@ -217,7 +222,7 @@ class Trainer:
         """What a user should know about the frozen players, the prior and the size of an update."""
         program = self.program
         lines: list[str] = []
-        if self.config.learner_part.infers_subgoals:
+        if self.config.wants_prior:
             lines.append(f"subgoal prior: {about_prior(program.prior_card)}")
         lines += [f"obs adapter ({name}): {fitted.card.summary}" for name, fitted in program.obs_adapters.items()]
         if program.learned is not None:
@@ -238,7 +243,7 @@ class Trainer:
 
     def _compile(self, state: RunState) -> tuple[Chunk, Test]:
         """Compiles both programs, side by side, before the clock of the run starts."""
-        self.reporter.step("compiling")
+        self.reporter.step("compiling play, learning and tests")
         started = time.perf_counter()
         chunk, test = self.program.compile(state, self.reporter.say)
         self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")
@@ -246,6 +251,7 @@ class Trainer:
 
     def _test(self, test: Test, state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
+        self.reporter.busy(f"testing, {self.config.test_nepisode:,} episodes of each seed")
         stats, found = jax.device_get(test(state))
         progress.last_test = int(state.t_env.numpy().min())
         rows: list[Row] = []
@@ -283,6 +289,7 @@ class Trainer:
         rows: list[Row] = []
         steps = state.t_env.numpy()
         for name, play in self.program.controls.items():
+            self.reporter.busy(f"testing with the opponent model's features at {name}")
             stats = jax.device_get(play(state))
             for index, seed in enumerate(self.seeds):
                 newest = progress.newest_test[index]

@@ -8,6 +8,7 @@ Letters in shapes: Z seeds, E test episodes of a seed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Generic
@@ -15,6 +16,7 @@ from typing import Generic
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.stages import Compiled
 
 from omg.components import Count, EpisodeBatch
 from omg.components.replay import Storage
@@ -41,6 +43,8 @@ from omg.training.tuned import Tuned, check_by_seed, tuned_for
 Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
 TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
 Test = Callable[[RunState[S]], tuple[EpisodeStats, Metrics]]
+_WORTH_TELLING = 5.0
+"""Seconds of compilation from which on each program is named with its own."""
 
 
 def build_program(config: Config, env: Env | None = None) -> Program:
@@ -194,8 +198,21 @@ class Program(Generic[S]):
         if shapes is not None:
             taken_in = self._take_in_round.lower(state, shapes).compile()
             return partial(self._play_and_learn, take_in=taken_in), self.test
+        started = time.perf_counter()
         lowered = [program.lower(state) for program in (self._compiled_chunk, self._compiled_test)]
-        chunk, test = side_by_side([program.compile for program in lowered])
+        if (seconds := time.perf_counter() - started) > _WORTH_TELLING:
+            say(f"traced both programs in {seconds:.1f} s")
+
+        def compiled(name: str, compile_one: Callable[[], Compiled]) -> Compiled:
+            begun = time.perf_counter()
+            made = compile_one()
+            if (seconds := time.perf_counter() - begun) > _WORTH_TELLING:
+                say(f"compiled {name} in {seconds:.1f} s")
+            return made
+
+        names = ("play and learning", "tests")
+        work = [partial(compiled, name, one.compile) for name, one in zip(names, lowered, strict=True)]
+        chunk, test = side_by_side(work)
         return chunk, test
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from jax import Array
 from omg.components.files import fill_leaves, name_leaves
 from omg.config import Config
 from omg.controllers import build_mac
-from omg.controllers.others import steps_of_others
+from omg.controllers.others import subgoal_steps
 from omg.controllers.team import Squad
 from omg.envs import Env, EnvSpec
 from omg.errors import UserError
@@ -52,7 +52,7 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
         UserError: it was made for another game, view or subgoal width; names both.
     """
     spec = env.spec
-    if not config.learner_part.infers_subgoals:
+    if not config.wants_prior:
         return None, None, {}
     path = config.prior_path
     if path is None and config.init_param_path is not None:
@@ -64,7 +64,8 @@ def load_prior_for(config: Config, env: Env, squad: Squad | None = None) -> tupl
     if wants_obs_adapter(config, card.obs_is_state) and (card.env, card.scenario) == (spec.name, spec.scenario):
         prior, card, maps = adapt_prior(prior, card, env, squad)
     seen = spec.state_dim if config.obs_is_state else spec.obs_dim
-    width = steps_of_others(spec).dim if config.subgoal_of == "others" else seen
+    told = subgoal_steps(config, spec)
+    width = seen if told is None else told.dim
     for key, stored, needed in (
         ("env", card.env, spec.name),
         ("scenario", card.scenario, spec.scenario),

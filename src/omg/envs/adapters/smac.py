@@ -133,6 +133,8 @@ class RealBattle(HostEnv):
                 f"steps. Allowed with backend starcraft: at most {limit}."
             )
         rules = BattleRules(MAPS[args.map_name], args.step_mul)
+        # The simulator's state is laid out as the real game's.
+        layout = Layout(rules.ally, rules.enemy, rules.map, args, limit)
         self.spec = EnvSpec(
             name="sc2",
             scenario=args.map_name,
@@ -143,8 +145,8 @@ class RealBattle(HostEnv):
             episode_limit=args.episode_limit or limit,
             metrics=METRICS,
             success_metric="battle_won",
-            # The simulator's state is laid out as the real game's.
-            seat_blocks=((0, Layout(rules.ally, rules.enemy, rules.map, args, limit).unit_dim),),
+            seat_blocks=((0, layout.unit_dim),),
+            seat_places=layout.unit_place,
         )
         self.about = f"sc2: the real StarCraft II in {game_folder()}"
 

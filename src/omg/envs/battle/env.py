@@ -69,6 +69,7 @@ class Battle:
             metrics=("battle_won", "dead_allies", "dead_enemies"),
             success_metric="battle_won",
             seat_blocks=((0, self.layout.unit_dim),),
+            seat_places=self.layout.unit_place,
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[World, Observation]:

@@ -14,6 +14,7 @@ from omg.envs.battle.args import BattleArgs
 from omg.envs.battle.maps import BattleMap
 from omg.envs.battle.physics import Offsets, Orders, Units, pairs_between
 from omg.envs.battle.units import MAX_ENERGY, SideTable
+from omg.envs.places import NumberPlace
 
 SIGHT_RANGE = 9.0
 SHOOT_RANGE = 6.0
@@ -50,6 +51,13 @@ class Layout:
         if self.args.obs_instead_of_state:
             return self.obs_dim
         return 4 + self.me.has_shields + int(self.me.type_bits.shape[1])
+
+    @property
+    def unit_place(self) -> NumberPlace | None:
+        """Where the numbers of one own unit in the state say that it is; see `_state_rows`."""
+        if self.args.obs_instead_of_state:
+            return None
+        return NumberPlace(x=2, y=3, x_scale=2 * self.map.half_width, y_scale=-2 * self.map.half_height, alive=0)
 
     def _state_dim(self) -> int:
         size = self.me.n * self.unit_dim

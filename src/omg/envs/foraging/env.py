@@ -18,6 +18,7 @@ from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.foraging.args import ForagingArgs
 from omg.envs.foraging.scene import foraging_scenery
 from omg.envs.foraging.start import ForagingState, new_games, next_round
+from omg.envs.places import NumberPlace
 from omg.envs.scenes import Scenery
 
 STAY, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
@@ -68,6 +69,7 @@ class Foraging:
             metrics=("score", "foods_left"),
             success_metric="score",
             seat_blocks=((3 * args.max_food, 3),),
+            seat_places=NumberPlace(x=1, y=0, offset=0.5),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ForagingState, Observation]:

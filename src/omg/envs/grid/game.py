@@ -20,6 +20,7 @@ from omg.envs.grid.goals import GoalSet
 from omg.envs.grid.picture import draw_board
 from omg.envs.grid.state import GridState, State
 from omg.envs.grid.view import MapView, own_first
+from omg.envs.places import CellPlace
 from omg.errors import UserError
 
 __all__ = ["GridGame", "GridState", "Pieces", "State", "WorldRead"]
@@ -99,6 +100,7 @@ class GridGame(ABC, Generic[State]):
             success_metric="reward_per_player",
             map_shape=self.map_shape,
             seat_blocks=((0, self.cells),),
+            seat_places=CellPlace(self.board.height, self.board.width),
         )
 
     # ----------------------------------------------------------------------------------------- the game's own rules

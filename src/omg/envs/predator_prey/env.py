@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
+from omg.envs.places import NumberPlace
 from omg.envs.predator_prey.args import OBSTACLE_SIZE, PREDATOR_SIZE, PREY_SIZE, PredatorPreyArgs
 from omg.envs.predator_prey.scene import predator_prey_scenery
 from omg.envs.scenes import Scenery
@@ -87,6 +88,7 @@ class PredatorPrey:
             success_metric="predator_return",
             learner_seats=tuple(range(args.predators)),
             seat_blocks=((0, 4),),
+            seat_places=NumberPlace(x=0, y=1, y_scale=-1.0),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[PredatorPreyState, Observation]:

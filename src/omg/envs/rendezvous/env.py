@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
+from omg.envs.places import CellPlace
 from omg.envs.rendezvous.args import RendezvousArgs
 from omg.envs.rendezvous.scene import rendezvous_scenery
 from omg.envs.scenes import Scenery
@@ -68,6 +69,7 @@ class Rendezvous:
             metrics=("met",),
             success_metric="met",
             seat_blocks=((0, args.size**2),),
+            seat_places=CellPlace(args.size, args.size),
             round_steps=args.round_moves,
         )
 

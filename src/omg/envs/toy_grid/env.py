@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
+from omg.envs.places import NumberPlace
 from omg.envs.scenes import Scenery
 from omg.envs.toy_grid.args import ToyGridArgs
 from omg.envs.toy_grid.scene import toy_scenery
@@ -96,6 +97,7 @@ class ToyGrid:
             metrics=("cells_paid", "cells_tied"),
             success_metric="cells_paid",
             seat_blocks=((0, 2),),
+            seat_places=NumberPlace(x=1, y=0, x_scale=args.size - 1, y_scale=args.size - 1, offset=0.5),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ToyGridState, Observation]:

@@ -177,7 +177,7 @@ def agent_settings(plan: Plan, label: str, agent: AgentSection, folder: Path) ->
 
 def _check_self_play(plan: Plan, agents: Mapping[str, Config]) -> None:
     for label, config in agents.items():
-        waits = config.learner_part.infers_subgoals and config.prior_path is None
+        waits = config.wants_prior and config.prior_path is None
         if plan.in_self_play(label) and plan.prior is not None and waits:
             raise UserError(
                 f"agents.{label}.self_play: got True, but the section prior is about the pool's players, whom an agent "
@@ -191,7 +191,7 @@ def _check_subgoals(plan: Plan, agents: Mapping[str, Config]) -> None:
         return
     width = plan.prior.settings.get("subgoal_dim", config_fields()["subgoal_dim"].default)
     for label, config in agents.items():
-        if config.learner_part.infers_subgoals and config.prior_path is None and config.subgoal_dim != width:
+        if config.wants_prior and config.prior_path is None and config.subgoal_dim != width:
             raise UserError(
                 f"agents.{label}.subgoal_dim: got {config.subgoal_dim}, but the prior has {width}; set "
                 f"prior.subgoal_dim and train.subgoal_dim to the same."

@@ -66,26 +66,35 @@ class FeatureKeys(Keys):
     )
 
 
+_OF_CODES = When("omg_inference", "cvae", "mlp")
+
+
 class CodeKeys(Keys):
     """Subgoals and the prior that gives them their meaning."""
 
-    subgoal_dim: Width = Field(64, ge=1, description="Width of a subgoal: how many numbers stand for it")
-    subgoal_of: Annotated[str, Words("view", "others")] = Field(
-        "view", description="What a subgoal stands for: what the seat will see, or what the others will be and do"
+    subgoal_dim: Annotated[Width, _OF_CODES] = Field(
+        64, ge=1, description="Width of a subgoal: how many numbers stand for it"
+    )
+    subgoal_of: Annotated[str, Words("view", "others", "places")] = Field(
+        "view",
+        description="What a subgoal stands for: what the seat will see, what the others will be and do, their places",
     )
     omg_maps: bool = Field(
         False, description="Prior and inference model read maps by convolutions and bits as bits, where views are such"
     )
-    prior_kl_weight: Real = Field(0.001, ge=0, description="Weight of the divergence in the prior's loss")
+    prior_kl_weight: Annotated[Real, _OF_CODES] = Field(
+        0.001, ge=0, description="Weight of the divergence in the prior's loss"
+    )
 
 
 class InferenceKeys(Keys):
     """How subgoals are inferred."""
 
-    omg_inference: Annotated[str, Words("cvae", "mlp")] = Field(
-        "cvae", description="How subgoals are inferred: cvae (a distribution) or mlp (a point)"
+    omg_inference: Annotated[str, Words("cvae", "mlp", "cells")] = Field(
+        "cvae",
+        description="What is inferred: codes, as distributions (cvae) or points (mlp), or in hop_plus cells of a board",
     )
-    omg_reconstruct: Annotated[str, Words("embedding", "input")] = Field(
+    omg_reconstruct: Annotated[str, Words("embedding", "input"), _OF_CODES] = Field(
         "embedding",
         description="What the inference model's decoder rebuilds: an embedding of the view, or the view",
     )

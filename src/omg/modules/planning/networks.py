@@ -186,7 +186,7 @@ class CoPlayersNetwork(eqx.Module):
             weighed = jnp.broadcast_to(weighed + weigh_goal(self.goal[0], None), (len(self.bias), *weighed.shape[1:]))
         else:
             weighed = weighed + jax.vmap(weigh_goal)(jnp.asarray(self.goal), jnp.moveaxis(goal, 1, 0))
-        return jnp.moveaxis(self._say(weighed), 0, 1)
+        return jnp.moveaxis(self.say(weighed), 0, 1)
 
     def for_goals(self, maps: Array, time: Array, codes: Array) -> Array:
         """What every co-player would do for each of G goals.
@@ -201,11 +201,11 @@ class CoPlayersNetwork(eqx.Module):
         """
         added = jnp.asarray(jax.vmap(weigh_goal, in_axes=(0, None))(jnp.asarray(self.goal), codes))
         weighed = self.trunk(maps, time)[None, :, None] + added
-        said = self._say(weighed.reshape(len(added), -1, added.shape[-1]))
+        said = self.say(weighed.reshape(len(added), -1, added.shape[-1]))
         return jnp.moveaxis(said.reshape(*added.shape[:-1], -1), 0, 1)
 
-    def _say(self, weighed: Array) -> Array:
-        """[J, rows, W] -> [J, rows, U]."""
+    def say(self, weighed: Array) -> Array:
+        """The last layers: the wide layer before its activation, [J, rows, W] -> logits [J, rows, U]."""
         return jnp.matmul(jax.nn.relu(weighed), self.weight) + self.bias[:, None]
 
 

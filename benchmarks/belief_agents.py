@@ -9,7 +9,7 @@ here), priors on the games of its training set, and one agent in one seat for ea
 plays with partners that were not trained with (`heldout`) and, in games of other seeds, with those that were
 (`training`). `FOLDER/GAME.csv` has every measure of `omg.evaluation.subgoals`; the table is printed as Markdown.
 
-What is done already is not done again, as long as its folder is there.
+What is done already is not done again, and what was interrupted goes on, as long as its folder is there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omg import api
 from omg.config import resolve
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.tables import MeasureRow
 from omg.experiments import pretrain, train_pool
 from omg.experiments.evaluation import Arena, load_contestants
 from omg.experiments.inference import inference_rows
+from omg.experiments.runs import finish
 from omg.pools import prior_folder
 from omg.types import Row
 
@@ -59,7 +59,7 @@ class Game:
 
 
 GAMES = {
-    "8m": Game("sc2", t_max=1_000_000, settings={"omg_actions": "counts"}),
+    "8m": Game("sc2", settings={"omg_actions": "counts"}),
     "foraging": Game(
         "foraging",
         ("nearest_food", "own_level", "left_food", "right_food"),
@@ -91,6 +91,7 @@ COMMON: Mapping[str, object] = {
     "omg_inference": "mlp",
     "subgoal_dim": 32,
     "am_hidden_dim": 128,
+    "am_lr": 0.003,
     "batch_size_run": 32,
     "batch_size": 64,
     "updates_per_episode": 0.25,
@@ -139,19 +140,17 @@ def measure(folder: Path, name: str, agents: list[str], share: float, episodes: 
         if not (pool / prior_folder(kind)).exists():
             pretrain(pool, {**PRIOR, "subgoal_of": kind, "t_max": round(share * game.prior_t_max)}, quiet=True)
         runs = folder / name / label
-        if not runs.exists():
-            resolved = resolve(
-                f"{players - 1}pool1iql_omg",
-                game.env,
-                {
-                    **settings,
-                    "init_param_path": str(pool),
-                    "t_max": round(share * game.t_max),
-                    "local_results_path": str(runs),
-                },
-            )
-            api.train_config(resolved.config, game=resolved.env, quiet=True)
-        (run,) = [path for path in runs.iterdir() if path.is_dir()]
+        resolved = resolve(
+            f"{players - 1}pool1iql_omg",
+            game.env,
+            {
+                **settings,
+                "init_param_path": str(pool),
+                "t_max": round(share * game.t_max),
+                "local_results_path": str(runs),
+            },
+        )
+        run = finish(resolved.config, quiet=True).path
         contestants = load_contestants(label, run)
         arena = Arena(pool, contestants.agents[0].env)
         for pool_set in SETS:

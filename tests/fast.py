@@ -8,7 +8,7 @@ from __future__ import annotations
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "cli": ("test_cli_errors", "test_faults"),
-    "overview": ("test_listing",),
+    "overview": ("test_following",),
     "experiments": ("test_plans", "test_stages"),
     "api": ("test_python_api",),
     "exchange": ("test_torch_files", "test_exchange_import"),
@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "components": ("test_components", "test_files"),
     "registry": ("test_registry",),
     "names": ("test_names",),
-    "disk": ("test_listing",),
+    "disk": ("test_following",),
     "errors": ("test_team_refusals",),
     "screen": ("test_screen_and_signals",),
     "stopping": ("test_screen_and_signals",),

@@ -128,6 +128,31 @@ def test_rows_are_found_by_keyboard(open_runs) -> None:
     assert "3 training" in page.inner_text("tbody")
 
 
+def test_many_pages_of_a_run_are_folded_away(open_page, tmp_path: Path) -> None:
+    run = made_run(tmp_path).path
+    (run / "replays").mkdir()
+    for index in range(30):
+        write_text(run / "replays" / f"game_{index:02}.html", HOSTILE)
+    write_text(run / "report.html", HOSTILE)
+    with serve(Shelf([tmp_path]), 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        page = open_page(server.address, PHONE, served=f"127.0.0.1:{server.server_port}").page
+        page.wait_for_selector("tbody tr")
+        links = page.locator("tbody a")
+        assert [text for text in links.all_inner_texts() if text][:4] == [
+            "report",
+            "replays/game_00",
+            "replays/game_01",
+            "log",
+        ]
+        assert not links.last.is_visible()
+        page.get_by_text("28 more").press("Enter")
+        page.wait_for_timeout(2500)
+        assert links.last.is_visible(), "also after the next look"
+        assert (too_wide(page), barriers(page)) == (0, [])
+        server.shutdown()
+
+
 def test_the_page_keeps_up_and_keeps_the_keyboards_place(open_runs, shelf: Path) -> None:
     page = open_runs()
     (folder,) = (shelf / "b").iterdir()

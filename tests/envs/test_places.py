@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from omg.config import resolve
 from omg.controllers.others import steps_of_others
 from omg.controllers.places import place_reader
-from omg.envs import ENVS, make_env
+from omg.envs import ENVS, EnvSpec, make_env
 from omg.envs.places import CellPlace, NumberPlace
 from omg.envs.scenes import scenery_of
 
@@ -93,3 +96,16 @@ def test_only_subgoals_that_tell_of_all_places_are_read() -> None:
     seen = place_reader(resolve("iql_omg", "foraging", {"obs_is_state": True}).config, spec)
     assert seen is not None
     np.testing.assert_array_equal(seen.later(np.arange(4), np.array([7])), [5, 6, 7, 7])
+
+
+def test_folders_from_before_games_said_so_are_of_the_same_game() -> None:
+    spec = make_env("rendezvous").spec
+    assert dataclasses.replace(spec, seat_places=None, seat_blocks=(), round_steps=None) == spec
+    assert dataclasses.replace(spec, state_dim=3) != spec
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_how_places_are_read_is_stored_with_the_game(name: str) -> None:
+    spec = make_env(name).spec
+    told = json.loads(json.dumps(dataclasses.asdict(spec)))
+    assert TypeAdapter(EnvSpec).validate_python(told).seat_places == spec.seat_places

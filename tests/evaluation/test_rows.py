@@ -12,6 +12,7 @@ import pytest
 from helpers.refusing import refusal
 from omg.evaluation import probes, subgoals
 from omg.evaluation.overview_tables import OVERVIEW_TABLES
+from omg.evaluation.report_tables import REPORT_TABLES
 from omg.evaluation.rows import Field, TableRow, read_rows, real, text, whole, write_rows
 from omg.evaluation.suite_tables import SUITE_TABLES
 from omg.evaluation.tables import TABLES, ComparisonRow, MetricRow, ScoreRow, SetScoreRow, SummaryRow
@@ -159,7 +160,7 @@ def test_differences_name_the_agent_where_there_are_several() -> None:
 
 def test_the_page_lists_every_column_and_every_measure() -> None:
     parts = []
-    for file, kind in {**TABLES, **SUITE_TABLES, **OVERVIEW_TABLES}.items():
+    for file, kind in {**TABLES, **SUITE_TABLES, **OVERVIEW_TABLES, **REPORT_TABLES}.items():
         lines = [f"| `{column.name}` | {column.meaning} |" for column in kind.columns()]
         parts.append("\n".join([f"## {file}", "", str(kind.__doc__), "", "| column | meaning |", "|---|---|", *lines]))
     page = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")

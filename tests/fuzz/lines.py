@@ -290,6 +290,18 @@ def _plot(random: Random) -> list[str]:
     return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
 
 
+def _report(random: Random) -> list[str]:
+    options = {"--metric": word, "--output": _output, "--agent": word, "--title": word, "--lower-is-better": _flag}
+    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+
+
+def _figures(random: Random) -> list[str]:
+    kind = lambda random: random.choice(("png", "svg", "pdf", word(random)))  # noqa: E731
+    tables = lambda random: random.choice(("csv", "parquet", word(random)))  # noqa: E731
+    options = {"--metric": word, "--output": _output, "--agent": word, "--format": kind, "--tables": tables}
+    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+
+
 def _runs(random: Random) -> list[str]:
     column = lambda random: random.choice(("age", "best", "status", "folder", word(random)))  # noqa: E731
     options = {
@@ -359,6 +371,8 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "pipeline": _pipeline,
     "pretrain": lambda random: [_paths(random), *_settings(random, 3)],
     "plot": _plot,
+    "report": _report,
+    "figures": _figures,
     "runs": _runs,
     "tail": _tail,
     "import": _import,

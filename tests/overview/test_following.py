@@ -9,6 +9,7 @@ import pytest
 from helpers.refusing import refusal
 from helpers.shelves import made_run
 from omg.cli import main
+from omg.disk import write_text
 from omg.overview import following
 from omg.overview.following import follow, followed_run
 from omg.tracking import RunFolder
@@ -41,7 +42,7 @@ def test_what_comes_is_shown_until_the_run_ends(tmp_path: Path) -> None:
         if step == "end":
             folder.set_status("finished")
         elif step == "cut":
-            folder.console_file.write_text("anew\n")
+            write_text(folder.console_file, "anew\n")
         else:
             with folder.console_file.open("a") as file:
                 file.write(step)
@@ -61,7 +62,7 @@ def test_a_killed_run_ends_it_too(tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_PART", 1000)
     folder = made_run(tmp_path, "running")
-    folder.console_file.write_text("")
+    write_text(folder.console_file, "")
     written = iter([f"{'x' * 5000}", "\nwhole\n", None])
 
     def meanwhile() -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from helpers.reported import NAMES, difference, full_report, outline, page_data, scores
 from omg.errors import UserError
 from omg.evaluation.comparison import compare, summarise
 from omg.report.figures import (
-    INK,
-    PALETTE,
     VERDICT_COLOURS,
     draw_cross_play,
     draw_differences,
     draw_groups,
     draw_offsets,
-    inline_svg,
     plot_cross_play,
     plot_differences,
     plot_groups,
@@ -30,76 +25,11 @@ from omg.report.page import ReportInput, report_input, write_markdown, write_pag
 from omg.report.verdict import answers, caution, difference_sentence
 from omg.report.words import agent_name, group_words, metric_words
 
-NAMES = {"iql_omg": "OMG (optimistic)"}
-
-
-def scores(seeds: int = 6, teams: int = 5, metric: str = "battle_won") -> list[dict[str, Any]]:
-    """OMG is 20 points ahead of IQL with one group, and level with it with the other."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for group, ahead in (("7_homologue", 0.2), ("7_nonhomologue", 0.0)):
-        noise = rng.normal(0, 0.02, (seeds, teams))
-        noise -= noise.mean()
-        for agent, lift in (("iql", 0.0), ("iql_omg", ahead)):
-            for seed in range(seeds):
-                for team in range(teams):
-                    mean = 0.5 + lift + noise[seed - (agent == "iql"), team] + 0.02 * team
-                    row = {"agent": agent, "seed": seed, "group": group, "team": f"vdn_{team}", "episodes": 32}
-                    rows.append({**row, "metric": metric, "mean": float(mean)})
-    return rows
-
-
-def difference(**more: Any) -> dict[str, Any]:
-    row = {"agent": "iql_omg", "baseline": "iql", "group": "7_homologue", "metric": "battle_won", "seeds": 10}
-    row |= {"baseline_seeds": 10, "teams": 30, "difference": 0.031, "low": 0.012, "high": 0.05, "p_improvement": 0.68}
-    row |= {"p_low": 0.6, "p_high": 0.75, "interval_over": "seeds and teams", "verdict": "better"}
-    return {**row, **more}
-
 
 def texts(figure: Any) -> list[str]:
     from matplotlib.text import Text
 
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
-
-
-class Outline(HTMLParser):
-    """Checks that tags are closed in order, and collects names, text and what the page would load."""
-
-    VOID = ("meta", "path", "use", "rect", "image", "br")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-        self.ids: list[str] = []
-        self.loads: list[str] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
-def outline(path: Path) -> tuple[Outline, str]:
-    parser = Outline()
-    parser.feed(path.read_text(encoding="utf-8"))
-    assert parser.open == []
-    return parser, " ".join(" ".join(parser.words).split())
 
 
 def test_a_difference_in_plain_words() -> None:
@@ -216,59 +146,11 @@ def test_figures_refuse_nothing_and_unknown_formats(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_inline_figures_take_the_colour_of_the_page() -> None:
-    markup = inline_svg(draw_differences([difference()]), "a <figure>")
-    assert markup.startswith('<svg role="img" aria-label="a &lt;figure&gt;"')
-    assert INK not in markup
-    assert "currentColor" in markup
-    assert VERDICT_COLOURS["better"] in markup
-    assert "against IQL" in markup
-    used = set(re.findall(r"#(m?p?[0-9a-f]{10})", markup))
-    assert set(re.findall(r' id="([^"]*)"', markup)) <= used
-
-
-def full_report() -> ReportInput:
-    curves = {
-        label: [
-            {"seed": seed, "t_env": t_env, "name": "test_battle_won_mean", "value": 0.1 * seed}
-            for seed in range(3)
-            for t_env in (0, 1000)
-        ]
-        for label in ("iql", "iql_omg")
-    }
-    return report_input(
-        "8m <unseen>",
-        scores(),
-        "battle_won",
-        "iql_omg",
-        ["iql"],
-        names=NAMES,
-        curves=curves,
-        cross_play=[{"agent": "iql", "team": "vdn", "mean": 0.25}],
-        offsets=[{"agent": "iql_omg", "offset": 1, "count": 3}, {"agent": "iql_omg", "offset": 2, "count": 1}],
-        diagnostics=[
-            {
-                "agent": "iql_omg",
-                "measure": "hit ratio",
-                "value": 0.126,
-                "low": 0.12,
-                "high": 0.133,
-                "meaning": "a & b",
-            },
-            {"agent": "iql_omg", "measure": "drop", "value": 1.5, "low": None, "high": None, "meaning": ""},
-        ],
-        commands=["omg evaluate A && omg report"],
-        versions={"jax": "0.10"},
-        machine="2 cores",
-        notes=["Every agent was trained for 2 M steps."],
-    )
-
-
 def test_page_answers_first_and_shows_the_numbers(tmp_path: Path) -> None:
     report = full_report()
     _, words = outline(write_page(tmp_path / "report.html", report))
     first, second = report.comparison
-    assert words.index("Does modelling the others help here?") < words.index("In part") < words.index("How each agent")
+    assert words.index("Does modelling the others help here?") < words.index("In part") < words.rindex("How each agent")
     assert "OMG (optimistic) wins 20.0 percentage points more of its battles than IQL with 7 unseen" in words
     assert f"95 % interval {100 * first['low']:.1f} to {100 * first['high']:.1f}, 6 seeds each, 5 teams" in words
     assert "No difference is shown between OMG (optimistic) and IQL with 7 unseen team-mates of different" in words
@@ -279,7 +161,7 @@ def test_page_answers_first_and_shows_the_numbers(tmp_path: Path) -> None:
     assert (
         f"{second['p_improvement']:.2f} ({second['p_low']:.2f} to {second['p_high']:.2f}) no difference shown" in words
     )
-    assert "hit ratio 0.126 0.120 to 0.133 a & b" in words
+    assert "hit ratio 0.126 0.120 to 0.133 \N{EN DASH} \N{EN DASH} a & b" in words
     assert "omg evaluate A && omg report" in words
     assert "jax 0.10" in words
     assert "Every agent was trained for 2 M steps." in words
@@ -291,12 +173,15 @@ def test_page_needs_no_other_file_and_follows_the_reader(tmp_path: Path) -> None
     markup = page.read_text(encoding="utf-8")
     assert [load for load in parser.loads if not load.startswith(("#", "data:"))] == []
     assert len(parser.ids) == len(set(parser.ids))
-    assert "<script" not in markup
     assert "prefers-color-scheme: dark" in markup
     assert "<title>8m &lt;unseen&gt;</title>" in markup
-    assert markup.count("<svg") == 5
+    kinds = [chart["kind"] for chart in page_data(page)["charts"]]
+    assert kinds == ["intervals", "lines", "intervals", "lines", "map", "lines"]
     # The second agent of the summary keeps its colour in groups, curves and offsets.
-    assert markup.count(PALETTE[1]) >= 3
+    groups, _, _, curves, _, offsets = page_data(page)["charts"]
+    assert [row["colour"] for row in groups["views"][0]["panels"][0]["rows"]] == [0, 1]
+    assert [line["colour"] for line in curves["views"][0]["panels"][0]["series"]] == [0, 1]
+    assert [line["colour"] for line in offsets["views"][0]["panels"][0]["series"]] == [1]
 
 
 def test_parts_that_are_missing_are_left_out(tmp_path: Path) -> None:
@@ -322,7 +207,7 @@ def test_markdown_twin_says_the_same(tmp_path: Path) -> None:
     for answer in answers(report.comparison, NAMES):
         for sentence in answer.sentences:
             assert f"- {sentence}\n" in text
-    assert "| OMG (optimistic) | hit ratio | 0.126 | 0.120 to 0.133 | a & b |" in text
+    assert "| OMG (optimistic) | hit ratio | 0.126 | 0.120 to 0.133 | \N{EN DASH} | \N{EN DASH} | a & b |" in text
     assert "```\nomg evaluate A && omg report\n```" in text
 
 

@@ -28,7 +28,7 @@ from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_see
 from omg.tracking.extension import extend_run, keep_former_best
 from omg.training.device import chosen_device, prepare
 from omg.training.loop import BEST_AT_END, Trainer
-from omg.training.memory import check_memory
+from omg.training.memory import check_memory, peak_memory
 from omg.training.obs_adapter import save_maps
 from omg.training.program import Program, build_program
 from omg.training.saved import continued
@@ -261,7 +261,7 @@ def _run(
             reporter.step("recording")
             pages = write_replays(folder.path / REPLAYS, program, outcome.state)
             reporter.say(f"replays: {len(pages)} pages in {folder.path / REPLAYS}")
-        folder.set_status(outcome.status, t_env=t_env)
+        folder.set_status(outcome.status, t_env=t_env, peak_memory=peak_memory())
         if program.learner_watches and not beside_pool:
             reporter.say(
                 f"the prior is only in {folder.path}: train with prior_path, or resume with --trust to put it beside "

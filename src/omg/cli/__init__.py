@@ -16,7 +16,22 @@ import typer
 from typer.core import TyperGroup
 
 from omg import __version__
-from omg.cli import adapt, demo, exchange, experiments, lists, overview, plots, pools, prior, room, runs, toy, versus
+from omg.cli import (
+    adapt,
+    demo,
+    exchange,
+    experiments,
+    lists,
+    overview,
+    plots,
+    pools,
+    prior,
+    reports,
+    room,
+    runs,
+    toy,
+    versus,
+)
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
 from omg.names import inert
@@ -92,6 +107,8 @@ for _command, _example, _extra in (
     ),
     (exchange.export, "omg export results/qmix_sc2_3m_seed1 --to pymarl --output models/qmix", False),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
+    (reports.report, "omg report results/vdn_* results/qmix_* --output comparison.html", False),
+    (reports.figures, "omg figures results/quick --output paper --format pdf", False),
     (overview.runs, "omg runs results --where status=running --watch", False),
     (overview.tail, "omg tail results/qmix_sc2_8m_seed1_2026-01-31_12-00-00 --lines 20", False),
     (lists.envs, "omg envs sc2", False),

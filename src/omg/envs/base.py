@@ -71,7 +71,10 @@ class EnvTraits(Traits):
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The sizes and facts of one configured game that networks, buffers and reports depend on."""
+    """The sizes and facts of one configured game that networks, buffers and reports depend on.
+
+    How a state is read follows from the rest and is not compared: folders from before a game said so are of that game.
+    """
 
     name: str
     """Registry name, e.g. `sc2`."""
@@ -92,12 +95,12 @@ class EnvSpec:
     """Seats that the learning algorithm of a team takes in turn, in games with roles; None: all seats."""
     map_shape: tuple[int, int, int] | None = None
     """Pictures, height and width of the map that each observation and the state begin with; None: there is none."""
-    seat_blocks: tuple[tuple[int, int], ...] = ()
+    seat_blocks: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     """Where the state speaks of single seats: of each block its start and the width of one seat's part. The parts of
     all seats follow one another in their order. Empty: the game does not say."""
-    seat_places: SeatPlace | None = None
+    seat_places: SeatPlace | None = field(default=None, compare=False)
     """How a seat's part of the state tells where it is; None: the game does not say, or it has no places."""
-    round_steps: Size | None = None
+    round_steps: Size | None = field(default=None, compare=False)
     """Steps of a round, in games that are played in rounds of equal length; None: there are none."""
 
 

@@ -30,9 +30,12 @@ R = TypeVar("R", bound="TableRow")
 Seed = int | str
 """A training seed, or what else tells trainings apart."""
 
-Form = Literal["text", "agent", "group", "score", "difference", "share", "percent", "measure", "count", "number"]
+Form = Literal[
+    "text", "agent", "group", "score", "difference", "share", "percent", "measure", "count", "speed", "number"
+]
 """How a value is written for people: as it is; as the name of an agent or a group; as a score or a difference in the
-words of its metric; with two decimals; in percent; with three decimals; as a whole number; or as the number it is."""
+words of its metric; with two decimals; in percent; with three decimals; as a whole number; as one without its decimals;
+or as the number it is."""
 
 
 class Column(Generic[T]):

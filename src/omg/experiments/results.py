@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,15 +31,23 @@ from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.adaptation.scores import episode_scores
 from omg.experiments.budget import budget_chapters, budget_files, planned_answer, write_budget_tables
 from omg.experiments.inference import offset_rows
-from omg.experiments.room.planned import CLOSED_FILE, below_best_fixed, is_measured, planned_closed, room_chapters
+from omg.experiments.ledger import PLAN_FILE
+from omg.experiments.room.planned import (
+    CLOSED_FILE,
+    below_best_fixed,
+    is_measured,
+    planned_closed,
+    planned_levels,
+    room_chapters,
+)
 from omg.experiments.room.reading import unmeasured
 from omg.experiments.runs import known_runs
 from omg.experiments.stages.pool import dealt_words
 from omg.experiments.trials import trials_chapters
-from omg.names import file_name
-from omg.report.curves import plot_curves
-from omg.report.figures import figure_style, plot_cross_play, plot_differences, plot_groups, plot_offsets
-from omg.report.page import ReportInput, by_metric, report_input, write_markdown, write_page
+from omg.report.derived import curves_by_metric
+from omg.report.figure_files import write_figures
+from omg.report.page import ReportInput, report_input, write_markdown, write_page
+from omg.report.runs import named_run, setting_rows, training_commands
 from omg.report.self_play import compare_without_teams
 from omg.tracking import RunFolder
 from omg.tracking.folder import versions
@@ -46,9 +55,6 @@ from omg.types import Row, Tree
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
-
-_COMPARISONS = 60
-"""Most lines of a figure of differences that can still be read."""
 
 
 def evaluation_folder(checked: CheckedPlan) -> Path:
@@ -96,6 +102,11 @@ def comparison_rows(checked: CheckedPlan) -> list[ComparisonRow]:
     return compare_without_teams(checked.agent, checked.baselines, *played, lower_is_better=_lower(checked))
 
 
+def pipeline_command(folder: Path) -> str:
+    """The command that makes a pipeline once more, in another folder."""
+    return f"omg pipeline {shlex.quote(str(folder / PLAN_FILE))} --output NEW_FOLDER"
+
+
 def report_files(checked: CheckedPlan) -> tuple[Path, ...]:
     """Everything that `write_report` makes."""
     return (checked.folder / "report.html", checked.folder / "report.md", checked.folder / "figures")
@@ -137,12 +148,31 @@ def write_tables(
 
 def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> Path:
     """Writes the figures and the report; returns the path of its page."""
+    report = planned_report(checked, seconds, command)
+    page, text, figures = report_files(checked)
+    write_figures(figures, report)
+    write_markdown(text, report)
+    return write_page(page, report)
+
+
+def planned_report(checked: CheckedPlan, seconds: Mapping[str, float], command: str) -> ReportInput:
+    """What the report of a pipeline is made of.
+
+    Args:
+        checked: the plan.
+        seconds: how long its stages took.
+        command: that repeats it.
+
+    Raises:
+        UserError: a table is not there yet.
+    """
     tables = {path.stem: read_rows(path, TABLES[path.name]) for path in table_files(checked) if path.name in TABLES}
     first = checked.plan.evaluation.sets[0]
     scores = [row for row in map(SetScoreRow.of, tables.get("scores", ())) if row.set == first]
     metrics = {label: run_metrics(checked, label) for label in checked.agents}
+    runs = [named_run(finished_run(checked.runs(label)).path, label) for label in checked.agents]
     cells = [row for row in map(CrossPlayRow.of, tables.get("crossplay", ())) if row.metric == checked.metric]
-    report = report_input(
+    return report_input(
         checked.plan.report.title or f"{checked.plan.name}: {checked.env.spec.name} {checked.env.spec.scenario}",
         scores,
         checked.metric,
@@ -152,8 +182,9 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         lead=planned_answer(checked),
         question=checked.plan.report.question,
         names=checked.plan.report.names,
-        curves=metrics,
-        curves_metric=_curves_metric(checked, metrics),
+        levels=(levels := planned_levels(checked)),
+        curves=curves_by_metric(metrics, _curves_metric(checked, metrics)),
+        curves_levels=levels[next(iter(levels))] if levels and first == "training" and len(levels) == 1 else {},
         self_play=self_play_seeds(checked),
         cross_play=[{**row, "team": row.mate} for row in cells],
         offsets=[row for label in checked.agents for row in offset_rows(label, metrics[label])],
@@ -161,15 +192,14 @@ def write_report(checked: CheckedPlan, seconds: Mapping[str, float], command: st
         warnings=below_best_fixed(checked),
         chapters=(*room_chapters(checked), *budget_chapters(checked), *trials_chapters(checked)),
         adaptation=adaptation_chapter(adaptation_rows(checked), checked.plan.report.names),
+        runs=[run.row() for run in runs],
+        settings=setting_rows(runs, checked.plan.report.names),
+        trainings=training_commands(runs),
         commands=(command,),
         versions=versions()["packages"],
         machine=_machine(),
         notes=_notes(checked, seconds),
     )
-    _draw(checked.folder / "figures", report)
-    page, text, _ = report_files(checked)
-    write_markdown(text, report)
-    return write_page(page, report)
 
 
 def run_metrics(checked: CheckedPlan, label: str) -> list[MetricRow]:
@@ -242,28 +272,6 @@ def _curves_metric(checked: CheckedPlan, metrics: Mapping[str, Sequence[MetricRo
         if all(f"test_{metric}_mean" in found for found in names):
             return f"test_{metric}_mean"
     raise UserError(f"{checked.folder}: the runs have no test metric in common to draw.")
-
-
-def _draw(folder: Path, report: ReportInput) -> None:
-    """Figures as files beside the page, which holds them as well."""
-    folder.mkdir(exist_ok=True)
-    if report.summary:
-        plot_groups(report.summary, folder / "scores.png", names=report.names)
-    kinds = by_metric(report.comparison)
-    for metric, rows in kinds.items() if len(report.comparison) <= _COMPARISONS else ():
-        name = "differences.png" if len(kinds) == 1 else f"differences_{file_name('metric', metric)}.png"
-        plot_differences(rows, folder / name, names=report.names)
-    named = {report.names.get(label, label): rows for label, rows in report.curves.items()}
-    with figure_style():
-        plot_curves(named, report.curves_metric, folder / "curves.png", band="interval")
-    if report.cross_play:
-        plot_cross_play(report.cross_play, folder / "crossplay.png", metric=report.metric, names=report.names)
-    if report.adaptation is not None:
-        report.adaptation.plot(folder / "adaptation.png")
-    for chapter in report.chapters:
-        chapter.plot(folder / f"{file_name('chapter', chapter.title.lower().replace(' ', '_'))}.png")
-    if report.offsets:
-        plot_offsets(report.offsets, folder / "offsets.png", names=report.names)
 
 
 def _notes(checked: CheckedPlan, seconds: Mapping[str, float]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,10 +149,9 @@ def read_scores(metrics: bytes, success: str) -> Scores:
     return NO_SCORES
 
 
-def _values(metrics: bytes, metric: str) -> list[tuple[bytes, int, float]]:
+def _values(metrics: bytes, metric: str) -> Iterator[tuple[bytes, int, float]]:
     """Seed, step and value of every whole line with this metric, in the order of the file."""
     mark = f",{metric},".encode()
-    found = []
     place = metrics.find(mark)
     while place >= 0:
         end = metrics.find(b"\n", place)
@@ -162,11 +161,10 @@ def _values(metrics: bytes, metric: str) -> list[tuple[bytes, int, float]]:
         seed, _, t_env = metrics[begin:place].partition(b",")
         try:
             if len(t_env) < 20 and end - place < 200:
-                found.append((seed[:20], int(t_env), float(metrics[place + len(mark) : end])))
+                yield seed[:20], int(t_env), float(metrics[place + len(mark) : end])
         except ValueError:
             pass
         place = metrics.find(mark, end)
-    return found
 
 
 def _curve(tests: dict[bytes, list[float]]) -> tuple[float, ...]:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from omg.evaluation.budget import Marks
 from omg.evaluation.suite_tables import BudgetRow
 from omg.report.chapters import Chapter
+from omg.report.charts import Axis, Chart, metric_axis, series
+from omg.report.charts import marks as levels
+from omg.report.derived import curve_from
 from omg.report.figures import INK, agent_colours, figure_style
 from omg.report.tables import BUDGETS, table_of
 from omg.report.words import agent_name, group_name, metric_words
@@ -45,12 +48,36 @@ def budget_chapter(
     return Chapter(
         "How soon",
         lambda colours: draw_budget(rows, marks, names, colours),
-        f"{metric_words(rows[0].metric).noun} against the length of training",
         "Scores against the share of the training; dashed lines are what the game allows.",
         words,
         "",
         *table_of(rows, shown, names),
+        lambda colours: budget_chart(rows, marks, names or {}, colours),
+        {"budget.csv": rows},
     )
+
+
+def budget_chart(
+    rows: Sequence[BudgetRow], marks: Mapping[str, Marks], names: Mapping[str, str], colours: Mapping[str, int]
+) -> Chart:
+    """The score of every agent against the share of its training, a panel for each group, with the marks."""
+    words, panels = metric_words(rows[0].metric), []
+    for group in dict.fromkeys(row.group for row in rows):
+        lines = []
+        for place, agent in enumerate(dict.fromkeys(row.agent for row in rows)):
+            own = [row for row in rows if (row.agent, row.group) == (agent, group)]
+            curve = curve_from(own, ("share", "mean", "low", "high"), max((row.seeds for row in own), default=0))
+            lines.append(series(agent_name(agent, names), colours.get(agent, place), curve))
+        panels.append({"title": group_name(group), "series": lines, "marks": levels(named_marks(marks, group))})
+    across = Axis(title="share of the training", short="of the training", factor=100.0, digits=0, unit=" %", low=0.0)
+    view = {"x": across, "y": metric_axis(words), "panels": panels}
+    return Chart("lines", f"{words.noun} against the length of training", [view])
+
+
+def named_marks(marks: Mapping[str, Marks], group: str) -> dict[str, float]:
+    """Name and height of what the game allows with a group; NaN where that is not known."""
+    own = marks.get(group, Marks())
+    return {text: float(getattr(own, name)) for name, text in _MARKS.items()}
 
 
 def room_answer(rows: Sequence[BudgetRow], marks: Mapping[str, Marks], names: Mapping[str, str] | None = None) -> str:

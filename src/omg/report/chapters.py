@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omg.evaluation.rows import TableRow
+from omg.report.charts import Chart
 from omg.report.curves import figure_path, save_figure
-from omg.report.figures import figure_style, inline_svg
-from omg.report.markup import figure_block, html_table, html_text, markdown_table, markdown_text
+from omg.report.figures import figure_style
+from omg.report.markup import PageData, html_table, html_text, markdown_table, markdown_text
 from omg.types import Row
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ class Chapter:
     title: str
     draw: Callable[[Mapping[str, str]], Figure]
     """Draws the figure; given label -> colour of agents, which may be empty."""
-    picture: str
-    """What the figure shows, for those who cannot see it."""
     caption: str
     words: str
     """What the numbers are."""
@@ -32,14 +32,17 @@ class Chapter:
     """Leads from the words to the table, where the table follows them."""
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
+    chart: Callable[[Mapping[str, int]], Chart]
+    """The same for a page; given label -> number of the colour of agents, which may be empty."""
+    tables: Mapping[str, Sequence[TableRow]]
+    """File -> rows that all of this is made of."""
     scores: Sequence[Row] = ()
     """Score rows, see `omg.evaluation.comparison`, by which agents are compared that are not evaluated with teams."""
 
-    def html(self, colours: Mapping[str, str]) -> str:
+    def html(self, data: PageData, colours: Mapping[str, int]) -> str:
         """What stands under the heading on a page."""
-        picture = figure_block(inline_svg(self.draw(colours), self.picture), self.caption)
         words = f'<p class="small">{html_text(self.words)} {html_text(self.lead)}</p>'
-        return picture + words + html_table(self.head, self.lines)
+        return data.chart(self.chart(colours), self.caption) + words + html_table(self.head, self.lines)
 
     def markdown(self) -> list[str]:
         """Heading, table and words."""

@@ -129,7 +129,7 @@ def run_tables(folders: Sequence[str | Path]) -> dict[str, list[MetricRow]]:
     Raises:
         UserError: a folder is and holds no run, or a run has no metrics yet.
     """
-    paths = dict.fromkeys(path for folder in folders for path in _run_folders(Path(folder)))
+    paths = dict.fromkeys(path for folder in folders for path in run_folders(Path(folder)))
     runs = [RunFolder.open(path) for path in paths]
     labels = [_label(run) for run in runs]
     scenarios = {scenario for _, scenario in labels}
@@ -142,7 +142,7 @@ def run_tables(folders: Sequence[str | Path]) -> dict[str, list[MetricRow]]:
     return tables
 
 
-def _run_folders(folder: Path) -> list[Path]:
+def run_folders(folder: Path) -> list[Path]:
     """The folder itself if it is a run, else all runs inside it."""
     if (folder / "config.yaml").is_file() or not folder.is_dir():
         return [folder]

@@ -1,25 +1,22 @@
 """Figures of an evaluation: scores by group, paired differences, cross-play, selected offsets.
 
-Each `plot_*` takes tidy rows and a path; each `draw_*` returns the matplotlib figure, which `inline_svg` turns into
-markup for a web page that follows the page's light or dark colours.
+Each `plot_*` takes tidy rows and a path; each `draw_*` returns the matplotlib figure. Pages have charts of their own,
+`omg.report.charts`.
 """
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from omg.errors import UserError
+from omg.evaluation.report_tables import ProfileRow
 from omg.evaluation.rows import R
 from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
-from omg.names import inert
 from omg.report.curves import figure_path, save_figure
 from omg.report.words import agent_name, group_name, metric_words
 from omg.types import Json, Row, Tree
@@ -34,12 +31,13 @@ Look = Tree
 """Properties of a line as matplotlib names them."""
 
 INK = "#24292f"
-"""Colour of text and lines; on a page it becomes the colour of the page's text."""
+"""Colour of text and lines."""
 
-PALETTE = ("#d1495b", "#3a7ebf", "#e08a2e", "#2a9d78", "#8e6bbf", "#b8962e", "#5f6b76", "#c96aa6")
-"""Colours of agents in the order in which they appear; all of them can be told from white and from black."""
+PALETTE = ("#0072b2", "#c2500a", "#007a5e", "#a9447f", "#8a6a00", "#6a51a3", "#5f6b76", "#2b8cc4")
+"""Colours of agents in the order in which they appear, those of `assets/page.css` in the light: all of them can be told
+from white, and the first ones from each other by those who see no red or no green."""
 
-VERDICT_COLOURS = {"better": "#2a9d78", "worse": "#d1495b", "no difference shown": "#808993"}
+VERDICT_COLOURS = {"better": "#116b4c", "worse": "#a8283f", "no difference shown": "#57606a"}
 
 _MOST_COLUMNS = 3
 _MOST_VALUES = 24
@@ -84,6 +82,11 @@ def agent_colours(rows: Iterable[Row]) -> dict[str, str]:
     return {
         agent: PALETTE[index % len(PALETTE)] for index, agent in enumerate(_order(str(row["agent"]) for row in rows))
     }
+
+
+def agent_order(rows: Iterable[Row]) -> list[str]:
+    """The agents among rows with the column `agent`, in the order of their colours."""
+    return _order(str(row["agent"]) for row in rows)
 
 
 def plot_groups(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
@@ -308,28 +311,34 @@ def draw_offsets(
     return figure
 
 
-def inline_svg(figure: Figure, description: str) -> str:
-    """A figure as markup to put into a page: no fixed background, text and lines in the page's own colour.
+@figure_style()
+def draw_profiles(
+    rows: Iterable[Row], *, names: Mapping[str, str] | None = None, colours: Mapping[str, str] | None = None
+) -> Figure:
+    """Performance profiles of one group: the share of trainings and teams that reach more than each level.
 
     Args:
-        figure: what a `draw_*` function returns, or any figure drawn inside `figure_style`.
-        description: what the figure shows, for those who cannot see it.
+        rows: columns of `ProfileRow`.
+        names: label -> name of agents.
+        colours: label -> colour; by order of appearance when left out.
     """
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    # Names inside the markup come from a hash; the description makes those of different figures different.
-    with figure_style(), mpl.rc_context({"svg.hashsalt": description}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    markup = buffer.getvalue()
-    markup = markup[markup.index("<svg") :]
-    # Comments repeat the texts; in the texts themselves nothing may turn the line or break off.
-    markup = inert(re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", markup, flags=re.DOTALL), lines=True)
-    # The other names (axes_1, text_2, ...) repeat from figure to figure, and nothing refers to them.
-    used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", markup))
-    markup = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", markup)
-    markup = markup.replace(INK, "currentColor").strip()
-    return markup.replace("<svg ", f'<svg role="img" aria-label="{escape(description, quote=True)}" ', 1)
+    given = _given(rows, ProfileRow, "profiles")
+    words, palette = metric_words(given[0].metric), {**agent_colours(given), **(colours or {})}
+    figure, grid = _figure((5.6, 3.2), 1, 1)
+    axes = grid.flat[0]
+    for agent in _order(row.agent for row in given):
+        own = [row for row in given if row.agent == agent]
+        levels = [row.level * words.factor for row in own]
+        share, low, high = ([100 * row[key] for row in own] for key in ("share", "low", "high"))
+        axes.step(levels, share, where="post", color=palette[agent], linewidth=1.6, label=agent_name(agent, names))
+        if not np.isnan(low).any():
+            axes.fill_between(levels, low, high, step="post", color=palette[agent], alpha=0.16, linewidth=0)
+    axes.set_xlabel(f"{words.noun}{', %' if words.share else ''}")
+    axes.set_ylabel("share above, %")
+    axes.set_ylim(-2, 102)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    figure.legend(loc="outside upper left", ncols=4)
+    return figure
 
 
 def _plot(draw: Draw, rows: Iterable[Row], path: str | Path, options: Mapping[str, object]) -> Path:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omg.components.files import write_text
 from omg.evaluation.room import ALL_POOLS, LARGE, MIXTURE, share_closed
 from omg.evaluation.tables import ClosedRow, ResponseRow, RoomRow, TrainedResponseRow
 from omg.report.chapters import Chapter
+from omg.report.charts import Chart, Line, cross_play_chart, marks, metric_axis, panel, span
 from omg.report.curves import figure_path, save_figure
-from omg.report.figures import INK, PALETTE, draw_cross_play, figure_style, inline_svg
-from omg.report.markup import document, figure_block, html_table, html_text
+from omg.report.figures import INK, PALETTE, draw_cross_play, figure_style
+from omg.report.frame import page_body, write_document
+from omg.report.markup import PageData, document, html_table, html_text
 from omg.report.tables import ShownColumn, cells, table_of
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, counted, group_name, metric_words
@@ -256,12 +257,59 @@ def room_chapter(
     return Chapter(
         "What there is to gain",
         lambda colours: draw_room(rows, names, closed, colours),
-        "floor, best fixed and ceiling, with the means of the agents",
         "From the floor (a random player) over the best fixed player to the ceiling (the best responder to each team).",
         " ".join(map(room_sentence, rows)),
         "Share closed: 0 is the best fixed player, 1 the best responder to each team.",
         *table_of(closed, SHARES, names),
+        lambda colours: room_chart(rows, closed, names or {}, colours),
+        {"room.csv": rows, "closed.csv": closed},
     )
+
+
+def room_chart(
+    rows: Sequence[RoomRow], closed: Sequence[ClosedRow], names: Mapping[str, str], colours: Mapping[str, int]
+) -> Chart:
+    """Floor, best fixed and ceiling of each group, with the agents between them; `colours` are label -> number."""
+    words, panels = metric_words(rows[0].metric), []
+    several = len({row.pool for row in rows}) > 1
+    for row in rows:
+        lines = [
+            Line(
+                agent_name(own.agent, names),
+                own.mean,
+                colour=colours.get(own.agent, 0),
+                note=(f"share closed {own.closed:.2f}", own.standing),
+            )
+            for own in closed
+            if own.group == row.group
+        ]
+        mixture = [] if math.isnan(row.mixture) else [Line(agent_name(MIXTURE), row.mixture, look="unshown")]
+        spans = [span("below", row.floor, row.best_fixed), span("room", row.best_fixed, row.ceiling)]
+        title = Path(row.pool).name if several else group_name(row.group)
+        panels.append(panel([*lines, *mixture], title, marks(room_levels(row)), spans))
+    label = "floor, best fixed and ceiling, with the means of the agents"
+    return Chart("intervals", label, [{"x": metric_axis(words), "panels": panels}])
+
+
+def room_levels(row: RoomRow) -> dict[str, float]:
+    """Name and height of what a game allows; NaN where that is not known."""
+    return {"floor": row.floor, "best fixed": row.best_fixed, "ceiling": row.ceiling, "exact optimum": row.exact}
+
+
+def matrix_chart(matrix: Sequence[ResponseRow]) -> Chart:
+    """The responses as a map, the best row first; the cells of one set and group."""
+    order = [name for name, _ in _by_mean(matrix)]
+    ranked = sorted(matrix, key=lambda cell: order.index(cell.responder))
+    rows: list[Row] = [
+        {
+            "agent": cell.responder,
+            "team": short_partner(cell.partner),
+            "mean": cell.mean,
+            "note": f"standard error {cell.error:.3f}, {counted(cell.episodes, 'episode')}",
+        }
+        for cell in ranked
+    ]
+    return cross_play_chart(rows, matrix[0].metric, {}, "response matrix")
 
 
 def draw_matrix(matrix: Sequence[ResponseRow]) -> Figure:
@@ -295,21 +343,22 @@ def write_room_page(
     trained: Sequence[TrainedResponseRow],
 ) -> Path:
     """Writes all of it as one HTML file that needs nothing else."""
-    parts = [f"<h1>{html_text(title)}</h1>"]
-    parts += [f'<p class="answer">{html_text(room_sentence(row))}</p>' for row in rows]
-    parts.append(figure_block(inline_svg(draw_room(rows), "floor, best fixed, ceiling"), "From floor to ceiling."))
+    data = PageData()
+    said = "".join(f'<p class="answer">{html_text(room_sentence(row))}</p>' for row in rows)
+    sections = [("From floor to ceiling", data.chart(room_chart(rows, (), {}, {}), "From floor to ceiling."))]
     for row in rows:
-        parts.append(f"<h2>{html_text(f'{Path(row.pool).name}: {group_name(row.group)}, set {row.set}')}</h2>")
-        parts.append(html_table(("", metric_words(row.metric).noun, "whose"), room_lines(row)))
+        content = html_table(("", metric_words(row.metric).noun, "whose"), room_lines(row))
         matrix = [cell for cell in responses if (cell.group, cell.set) == (row.group, row.set)]
         if matrix:
             caption = "Every responder (row) with every partner (column), the best row first."
-            parts.append(figure_block(inline_svg(draw_matrix(matrix), "response matrix"), caption))
-    parts += [f"<p>{html_text(line)}</p>" for line in training_lines(trained)] if responses else []
-    parts += [f'<p class="small">{html_text(line)}</p>' for line in READING]
+            content += data.chart(matrix_chart(matrix), caption)
+        sections.append((f"{Path(row.pool).name}: {group_name(row.group)}, set {row.set}", content))
+    notes = training_lines(trained) if responses else []
+    lines = "".join(f"<p>{html_text(line)}</p>" for line in (*notes, *READING))
+    sections.append(("How to read this", lines))
+    body = page_body(f'<header class="verdict"><h1>{html_text(title)}</h1>{said}</header>', sections)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, document(title, "\n".join(parts)))
-    return path
+    return write_document(path, document(title, body, data=data))
 
 
 READING = (

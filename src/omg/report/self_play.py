@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from omg.evaluation import compare, per_team, summarise
+from omg.evaluation.rows import Seed
 from omg.evaluation.tables import ComparisonRow, MetricRow, SelfPlayRow, SelfPlayScoreRow
 from omg.report.tables import SELF_PLAY_SCORES, Cells, table_of
 from omg.report.words import SELF_PLAY
@@ -19,7 +20,9 @@ ITSELF = "itself"
 """Name of the team that an agent is to itself."""
 
 
-def self_play_rows(label: str, metrics: Iterable[Row], metric: str, episodes: int) -> list[SelfPlayScoreRow]:
+def self_play_rows(
+    label: str, metrics: Iterable[Row], metric: str, episodes: int, group: str = SELF_PLAY
+) -> list[SelfPlayScoreRow]:
     """What every seed of an agent reached in the last test of its training.
 
     Args:
@@ -27,24 +30,24 @@ def self_play_rows(label: str, metrics: Iterable[Row], metric: str, episodes: in
         metrics: training metrics, columns of `MetricRow`.
         metric: of the game, e.g. `reward_per_player`.
         episodes: of a test.
+        group: what these tests are.
     """
-    last: dict[int, tuple[int, float]] = {}
+    last: dict[Seed, tuple[int, float]] = {}
     for row in map(MetricRow.of, metrics):
         if row.name == f"test_{metric}_mean":
-            seed = int(row.seed)
-            last[seed] = max((row.t_env, row.value), last.get(seed, (-1, 0.0)))
+            last[row.seed] = max((row.t_env, row.value), last.get(row.seed, (-1, 0.0)))
     return [
         SelfPlayScoreRow(
             agent=label,
             seed=seed,
-            group=SELF_PLAY,
+            group=group,
             team=ITSELF,
             episodes=episodes,
             metric=metric,
             mean=value,
             steps=steps,
         )
-        for seed, (steps, value) in sorted(last.items())
+        for seed, (steps, value) in last.items()
     ]
 
 

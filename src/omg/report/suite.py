@@ -8,18 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from omg.components.files import write_text
-from omg.errors import UserError
 from omg.evaluation.room import RANDOM
 from omg.evaluation.rows import TableRow
 from omg.evaluation.suite import ALL_DRAWS
 from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
+from omg.report.charts import Axis, Chart, Line, marks, panel, series
 from omg.report.curves import figure_path, save_figure
-from omg.report.figures import INK, agent_colours, figure_style, inline_svg
+from omg.report.derived import curve_from
+from omg.report.figures import INK, agent_colours, agent_order, figure_style
+from omg.report.frame import page_body, write_document
 from omg.report.markup import (
+    PageData,
     badge,
     document,
-    figure_block,
     html_table,
     html_text,
     markdown_code,
@@ -52,6 +53,7 @@ _DIFFERENCES = (
     ShownColumn(SuiteDifferenceRow.difference, "inside"),
     ShownColumn(SuiteDifferenceRow.verdict),
 )
+_DIFFERENCE_CAPTION = "After the whole training, with 95 % intervals; an interval that includes 0 shows no difference."
 _COLUMNS = 3
 _GameRow = TypeVar("_GameRow", bound=TableRow)
 _READING = (
@@ -116,17 +118,63 @@ def write_suite_page(path: Path, page: SuitePage) -> Path:
         f'<p class="answer">{html_text(head)}</p>{_sentences(one)}' for head, one in zip(heads, answers, strict=True)
     )
     games, closed = suite_tables(page)
-    picture = inline_svg(draw_suite(page), "share of the room closed against the length of training, game by game")
+    data = PageData()
     sections = [
-        f'<header class="verdict"><h1>{html_text(page.title)}</h1>{lead}</header>',
-        _section("What the games allow", html_table(*games) + _draws_table(page)),
-        _section("Room closed", figure_block(picture, _caption(page)) + html_table(*closed)),
-        _section("Differences, in shares of the room", "".join(_difference_blocks(page))),
-        _section("How to read this", "<ul>" + "".join(f"<li>{html_text(line)}</li>" for line in _READING) + "</ul>"),
-        _section("How it was run", "".join(f"<p>{html_text(note)}</p>" for note in page.notes)
-                 + f"<pre>{html_text(chr(10).join(page.commands), lines=True)}</pre>"),
+        ("What the games allow", html_table(*games) + _draws_table(page)),
+        ("Room closed", data.chart(suite_chart(page), _caption(page)) + html_table(*closed)),
+        ("Differences, in shares of the room", data.chart(_differences_chart(page), _DIFFERENCE_CAPTION)
+         + "".join(_difference_blocks(page))),
+        ("How to read this", "<ul>" + "".join(f"<li>{html_text(line)}</li>" for line in _READING) + "</ul>"),
+        ("How it was run", "".join(f"<p>{html_text(note)}</p>" for note in page.notes)
+         + f"<pre>{html_text(chr(10).join(page.commands), lines=True)}</pre>"),
     ]  # fmt: skip
-    return _write(path, document(page.title, "\n".join(sections)))
+    verdict = f'<header class="verdict"><h1>{html_text(page.title)}</h1>{lead}</header>'
+    return write_document(path, document(page.title, page_body(verdict, sections), data=data))
+
+
+def suite_chart(page: SuitePage) -> Chart:
+    """A panel for each game: the share of the room that every agent closes against the share of its training."""
+    agents = [row for row in page.agents if row.agent != RANDOM]
+    order, panels = agent_order(agents), []
+    for game in (row for row in page.games if row.draw == ALL_DRAWS):
+        lines = []
+        for agent in order:
+            own = [row for row in agents if (row.game, row.agent) == (game.game, agent)]
+            if own:
+                seeds = max(row.seeds for row in own)
+                curve = curve_from(own, ("share", "closed", "closed_low", "closed_high"), seeds)
+                lines.append(series(agent_name(agent, page.names), order.index(agent), curve))
+        known = math.nan if not game.room > 0 else (game.optimum - game.best_fixed) / game.room
+        levels = marks({"best fixed": 0.0, "partner known": 1.0, "exact optimum": known})
+        panels.append({"title": _game_name(game.game), "series": lines, "marks": levels})
+    across = Axis(title="share of the training", short="of the training", factor=100.0, digits=0, unit=" %", low=0.0)
+    label = "share of the room closed against the length of training, game by game"
+    return Chart("lines", label, [{"x": across, "y": Axis(title="room closed", digits=2), "panels": panels}])
+
+
+def _differences_chart(page: SuitePage) -> Chart:
+    """The differences at the end of the training, game by game."""
+    panels = []
+    for game, rows in _by_game(page.differences).items():
+        lines = [
+            Line(
+                f"{agent_name(row.agent, page.names)} against {agent_name(row.baseline, page.names)}",
+                row.difference,
+                row.low,
+                row.high,
+                look={"better": "better", "worse": "worse"}.get(row.verdict, "unshown"),
+                note=(row.question, row.verdict),
+            )
+            for row in rows
+            if row.share == 1.0
+        ]
+        panels.append(panel(lines, _game_name(game)))
+    axis = Axis(title="difference in shares of the room", short="difference", digits=2)
+    return Chart("intervals", "differences in shares of the room", [{"x": axis, "panels": panels}])
+
+
+def _game_name(game: str) -> str:
+    return game.removeprefix("suite_").replace("_", " ")
 
 
 def write_suite_markdown(path: Path, page: SuitePage) -> Path:
@@ -142,7 +190,7 @@ def write_suite_markdown(path: Path, page: SuitePage) -> Path:
         parts += [f"### {markdown_text(game)}", markdown_table(*table_of(rows, _DIFFERENCES, page.names))]
     parts += ["## How to read this", "\n".join(f"- {line}" for line in _READING), "## How it was run"]
     parts += [*map(markdown_text, page.notes), markdown_code(page.commands)]
-    return _write(path, "\n\n".join(parts) + "\n")
+    return write_document(path, "\n\n".join(parts) + "\n")
 
 
 def draw_suite(page: SuitePage) -> Figure:
@@ -195,7 +243,7 @@ def _draw_game(
     axes.set_ylim(max(lowest - 0.2, -2.0), 1.25)
     axes.set_xticks(sorted({row.share for row in rows}))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_title(game.game.removeprefix("suite_").replace("_", " "), loc="left", fontweight="bold")
+    axes.set_title(_game_name(game.game), loc="left", fontweight="bold")
     axes.set_xlabel("share of the training")
     axes.set_ylabel("room closed")
 
@@ -244,15 +292,3 @@ def _by_game(rows: Sequence[_GameRow]) -> dict[str, list[_GameRow]]:
     for row in rows:
         found.setdefault(str(row["game"]), []).append(row)
     return found
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{html_text(title)}</h2>{content}</section>"
-
-
-def _write(path: Path, text: str) -> Path:
-    try:
-        write_text(path, text)
-    except OSError as error:
-        raise UserError(f"report: cannot write '{path}' ({error.strerror}).") from None
-    return path

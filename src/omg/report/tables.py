@@ -159,6 +159,8 @@ def cells(row: TableRow, shown: ShownColumn, names: Names | None = None) -> list
 
 def _written(row: TableRow, column: AnyColumn, names: Names | None) -> str:
     value = row.get(column.name, "")
+    if isinstance(value, float) and math.isnan(value):
+        return _NOTHING
     match column.form:
         case "agent":
             return agent_name(value, names)
@@ -170,6 +172,8 @@ def _written(row: TableRow, column: AnyColumn, names: Names | None) -> str:
             return f"{value:,}"
         case "percent":
             return f"{value:.0%}"
+        case "speed":
+            return f"{value:,.0f}"
         case "text" | "number":
             return str(value)
     return _end(row, column, value)

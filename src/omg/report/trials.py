@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from omg.evaluation.suite_tables import TrialRow
 from omg.report.chapters import Chapter
+from omg.report.charts import Chart, Line, metric_axis, panel
 from omg.report.figures import agent_colours, figure_style
 from omg.report.tables import ShownColumn, table_of
 from omg.report.words import agent_name, metric_words
@@ -35,13 +36,33 @@ def trials_chapter(rows: Sequence[TrialRow], names: Mapping[str, str] | None = N
     return Chapter(
         "Trials",
         lambda colours: draw_trials(rows, names, colours),
-        "what each trial of each agent reached with the validation partners",
-        "Every dot is one choice of settings; a square is the plan's own, a ring the one that was chosen.",
+        "What each choice of settings reached; that of the plan is number 0, and the one that was chosen is in bold.",
         "Every agent had the same number of trials, judged with the validation partners alone. The agents of this "
         "report were trained anew with the settings that did best.",
         "",
         *table_of(rows, _TRIALS, names),
+        lambda colours: trials_chart(rows, names or {}, colours),
+        {"trials.csv": rows},
     )
+
+
+def trials_chart(rows: Sequence[TrialRow], names: Mapping[str, str], colours: Mapping[str, int]) -> Chart:
+    """A line for each trial of each agent; `colours` are label -> number."""
+    words, panels = metric_words(rows[0].metric), []
+    for place, agent in enumerate(dict.fromkeys(row.agent for row in rows)):
+        lines = [
+            Line(
+                f"trial {row.trial}",
+                row.mean,
+                colour=colours.get(agent, place),
+                note=(row.settings or "settings of the plan",),
+                strong=row.chosen == "yes",
+            )
+            for row in rows
+            if row.agent == agent
+        ]
+        panels.append(panel(lines, agent_name(agent, names)))
+    return Chart("intervals", "what each trial reached", [{"x": metric_axis(words), "panels": panels}])
 
 
 @figure_style()

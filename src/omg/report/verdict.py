@@ -9,6 +9,7 @@ from typing import NamedTuple
 from omg.evaluation.tables import ComparisonRow
 from omg.report.words import (
     FIRST_EPISODES,
+    LAST_TEST,
     SELF_PLAY,
     MetricWords,
     agent_name,
@@ -128,7 +129,7 @@ def _range(words: MetricWords, low: float, high: float, difference: float) -> st
 def _sample(row: ComparisonRow) -> str:
     own, other = row.seeds, row.baseline_seeds
     seeds = counted(own, "seed") + (" each" if own == other else f" against {counted(other, 'seed')}")
-    if row.group == SELF_PLAY:
+    if row.group in (SELF_PLAY, LAST_TEST):
         return seeds
     these = "" if row.interval_over == "seeds and teams" else ", these teams only"
     if row.group == FIRST_EPISODES:
@@ -137,6 +138,6 @@ def _sample(row: ComparisonRow) -> str:
 
 
 def _chance_sentence(row: ComparisonRow, agent: str, baseline: str) -> str:
-    known = {SELF_PLAY: "A training", FIRST_EPISODES: "With the same co-player, a training"}
+    known = {SELF_PLAY: "A training", LAST_TEST: "A training", FIRST_EPISODES: "With the same co-player, a training"}
     whose = known.get(row.group, "With the same team, a training")
     return f"{whose} of {agent} does better than a training of {baseline} in {100 * row.p_improvement:.0f} % of cases."

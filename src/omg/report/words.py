@@ -27,11 +27,13 @@ AGENT_NAMES: Mapping[str, str] = {
 """Names of well-known agents; other labels are shown as they are."""
 
 
-SELF_PLAY, FIRST_EPISODES = "self_play", "first_episodes"
-"""Groups that are no choice of team-mates: an agent in all seats, and its first episodes with new co-players."""
+SELF_PLAY, FIRST_EPISODES, LAST_TEST = "self_play", "first_episodes", "last_test"
+"""Groups that are no choice of team-mates: an agent in all seats, its first episodes with new co-players, and the last
+test of its training."""
 _GROUPS = {
     SELF_PLAY: ("self-play", "in self-play"),
     FIRST_EPISODES: ("first episodes", "in the first episodes with new co-players"),
+    LAST_TEST: ("last test", "in the last test of its training"),
 }
 """Their short names, and how they stand in a sentence."""
 

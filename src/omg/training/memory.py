@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,11 @@ import jax
 from omg.errors import UserError
 from omg.training.device import chosen_device
 from omg.training.program import Program
+
+try:
+    import resource
+except ImportError:  # Windows: how much a process held is not noted there.
+    resource = None  # type: ignore[assignment]
 
 _SHARE = 0.9
 """Of the memory that one thing may have; the programs, the system and everything else need some, too."""
@@ -43,6 +49,21 @@ def memory_bytes() -> tuple[int, str]:
             return int(limit), f"the {device.device_kind}"
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
     return min([physical, *(_cgroup_limit(path) for path in _CGROUP)]), "this machine"
+
+
+def peak_memory() -> int | None:
+    """Most bytes that were held at once: on a GPU of its memory, else by this process; None where nobody says.
+
+    A process that trains one run after another has one peak for all of them.
+    """
+    device = chosen_device()
+    if device.platform != "cpu":
+        peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
+        return None if peak is None else int(peak)
+    if resource is None:
+        return None
+    # In bytes on a Mac, in units of 1024 elsewhere.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _cgroup_limit(path: Path) -> int:

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from omg.errors import UserError
-from omg.evaluation.tables import AdaptationRow
+from omg.evaluation.tables import AdaptationRow, EpisodeRow
 from omg.experiments.adaptation.scores import (
     ALL,
     BEST_RESPONSE,
@@ -22,7 +24,8 @@ from omg.experiments.adaptation.scores import (
 )
 from omg.names import inert
 from omg.report.chapters import Chapter
-from omg.report.curves import figure_path, save_figure
+from omg.report.charts import Axis, Chart, marks, metric_axis, series
+from omg.report.curves import Curve, figure_path, save_figure
 from omg.report.figures import INK, agent_colours, figure_style
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, metric_words
@@ -54,13 +57,48 @@ def adaptation_chapter(rows: Sequence[Row], names: Mapping[str, str] | None = No
     return Chapter(
         "First episodes with new co-players",
         lambda colours: draw_adaptation(rows, names=names, colours=colours),
-        "own reward over the first episodes",
         "What each agent earns itself, from stretch to stretch of its episodes, with 95 % intervals over seeds.",
         scale_words(summary),
         "The mean over all co-players:",
         *adaptation_table(summary, names=names),
+        lambda colours: _adaptation_chart(rows, names or {}, colours),
+        {"adaptation.csv": [EpisodeRow.of(row) for row in rows]},
         episode_scores(rows),
     )
+
+
+def _adaptation_chart(rows: Sequence[Row], names: Mapping[str, str], colours: Mapping[str, int]) -> Chart:
+    """What `draw_adaptation` draws; `colours` are label -> number."""
+    found = courses(rows)
+    scale, panels = scale_of(found), []
+    agents = [label for label in found if label not in (RANDOM, BEST_RESPONSE)]
+    for co_player in _panels(next(iter(found.values())).co_players):
+        lines = []
+        for place, label in enumerate(agents):
+            curve = adaptation_curve(found[label], co_player)
+            drawn = Curve(curve.episode, curve.mean, curve.low, curve.high, len(found[label].seeds))
+            lines.append(series(agent_name(label, names), colours.get(label, place), drawn, dots=False))
+        levels = [_level(level, found, co_player) for level in (scale.random, scale.best)]
+        ends = dict(zip(("random player", scale.name), levels, strict=True))
+        title = "all co-players" if co_player == ALL else inert(co_player)
+        panels.append({"title": title, "series": lines, "marks": marks(ends)})
+    across = Axis(title="episodes with the co-players", short="episodes", digits=0)
+    view = {"x": across, "y": metric_axis(_WORDS, "own reward"), "panels": panels}
+    return Chart("lines", "own reward over the first episodes", [view])
+
+
+def _panels(co_players: Sequence[str]) -> Sequence[str]:
+    """All co-players together, and each by itself if they are few."""
+    if len(co_players) == 1:
+        return co_players
+    return (ALL, *(co_players if len(co_players) <= _MOST_PANELS else ()))
+
+
+def _level(level: np.ndarray, found: Mapping[str, Course], co_player: str) -> float:
+    """An end of the scale with one co-player, or with all of them."""
+    if co_player == ALL:
+        return float(level.mean())
+    return float(level[next(iter(found.values())).co_players.index(co_player)])
 
 
 def plot_adaptation(
@@ -100,8 +138,7 @@ def draw_adaptation(
     scale, first = scale_of(found), next(iter(found.values()))
     agents = {label: course for label, course in found.items() if label not in (RANDOM, BEST_RESPONSE)}
     palette = {**agent_colours([row for row in rows if row["agent"] in agents]), **(colours or {})}
-    single = first.co_players if 1 < len(first.co_players) <= _MOST_PANELS else ()
-    panels = (ALL, *single) if len(first.co_players) > 1 else first.co_players
+    panels = _panels(first.co_players)
     columns = min(len(panels), _COLUMNS)
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(max(2.5 * columns, 5.0), 0.7 + 2.1 * lines), dpi=150, layout="constrained")
@@ -110,9 +147,8 @@ def draw_adaptation(
         axes.set_visible(False)
     dashed: list[Line2D] = []
     for panel, axes in zip(panels, grid.flat, strict=False):
-        column = slice(None) if panel == ALL else slice(first.co_players.index(panel), None)
         for level in (scale.random, scale.best):
-            height = level.mean() if panel == ALL else level[column][0]
+            height = _level(level, found, panel)
             if not math.isnan(height):
                 dashed.append(axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.55))
         for label, course in agents.items():

@@ -12,7 +12,7 @@ from omg.evaluation.tables import ClosedRow, RoomRow, ScoreRow
 from omg.experiments.room.keeping import ROOM, ROOM_FILE
 from omg.experiments.room.reading import closed_of, room_rows
 from omg.report.chapters import Chapter
-from omg.report.room import below_lines, room_chapter
+from omg.report.room import below_lines, room_chapter, room_levels
 
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
@@ -61,6 +61,11 @@ def below_best_fixed(checked: CheckedPlan) -> list[str]:
 def planned_room(checked: CheckedPlan) -> list[RoomRow]:
     """Floor to ceiling of the first set's groups; nothing where they were not measured."""
     return room_rows(checked.pool, checked.plan.evaluation.sets[0], checked.metric) if is_measured(checked) else []
+
+
+def planned_levels(checked: CheckedPlan) -> dict[str, dict[str, float]]:
+    """Group of the first set -> name and height of what the game allows; nothing where that was not measured."""
+    return {row.group: room_levels(row) for row in planned_room(checked)}
 
 
 def room_chapters(checked: CheckedPlan) -> list[Chapter]:

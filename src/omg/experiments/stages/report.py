@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,8 +10,8 @@ from pydantic import Field
 from omg.config import Config
 from omg.envs import Env
 from omg.errors import UserError, unknown_name
-from omg.experiments.ledger import PLAN_FILE, Task
-from omg.experiments.results import report_files, write_report
+from omg.experiments.ledger import Task
+from omg.experiments.results import pipeline_command, report_files, write_report
 from omg.experiments.stages.base import Earlier, Section, Stage
 from omg.runners.vector import OWN_RETURN
 
@@ -55,8 +54,7 @@ class ReportStage(Stage):
 
     def write(self, before: Sequence[Task]) -> None:
         """Makes the pages; they say how long all stages `before` took."""
-        command = f"omg pipeline {shlex.quote(str(self.place.shown / PLAN_FILE))} --output NEW_FOLDER"
-        write_report(self.checked, self.place.ledger.seconds(before), command)
+        write_report(self.checked, self.place.ledger.seconds(before), pipeline_command(self.place.shown))
 
 
 class ReportQuestion(NamedTuple):

@@ -12,6 +12,7 @@ const COLUMNS = [
   { key: "links", label: "Pages", kind: "all" },
 ];
 const EVERY = 2000;
+const FEW = 4;
 const at = (id) => document.getElementById(id);
 const known = new Map();
 let data = null, order = null, down = false, paused = false, asked = false;
@@ -123,9 +124,7 @@ function fill(row) {
   const wanted = JSON.stringify(row.links);
   if (parts.link !== wanted) {
     parts.link = wanted;
-    const box = make("div", undefined, "links");
-    box.append(...row.links.map((link) => anchor(link, row.folder)));
-    parts.links.replaceChildren(...(row.links.length ? [box] : []));
+    parts.links.replaceChildren(...(row.links.length ? [linked(row)] : []));
   }
   return line;
 }
@@ -151,6 +150,21 @@ function draw(name, attributes) {
   const one = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, String(value));
   return one;
+}
+// The first pages and the log at once, the others on demand: a run may have a replay of every game.
+function linked(row) {
+  const anchors = row.links.map((link) => anchor(link, row.folder));
+  const box = make("div", undefined, "links");
+  if (anchors.length <= FEW) {
+    box.append(...anchors);
+    return box;
+  }
+  const more = make("details"), rest = make("div", undefined, "links");
+  const hidden = anchors.slice(FEW - 1, -1);
+  more.append(make("summary", `${hidden.length} more`), rest);
+  rest.append(...hidden);
+  box.append(...anchors.slice(0, FEW - 1), anchors[anchors.length - 1], more);
+  return box;
 }
 function anchor(link, where) {
   const one = make("a", link.name);

@@ -91,7 +91,6 @@ COMMON: Mapping[str, object] = {
     "omg_inference": "mlp",
     "subgoal_dim": 32,
     "am_hidden_dim": 128,
-    "am_lr": 0.003,
     "batch_size_run": 32,
     "batch_size": 64,
     "updates_per_episode": 0.25,

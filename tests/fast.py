@@ -14,6 +14,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "exchange": ("test_torch_files", "test_exchange_import"),
     "report": ("test_report", "test_report_page"),
     "tracking": ("test_tracking", "test_quiet"),
+    "recordings": ("test_recordings",),
     "evaluation": ("test_statistics", "test_measures"),
     "training": ("test_counts", "test_memory"),
     "pools": ("test_pools",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omg.api import Agent, Run, Table, evaluate, load, make, plot, resume, train
+    from omg.api import Agent, Run, Table, evaluate, load, make, plot, record, resume, train
     from omg.errors import UserError
     from omg.recordings import Recording
     from omg.registry.plugins import register
@@ -21,6 +21,7 @@ __all__ = [
     "load",
     "make",
     "plot",
+    "record",
     "register",
     "resume",
     "train",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,10 +21,12 @@ from omg.components import selectors
 from omg.envs import ENVS, make_env
 from omg.envs.scenes import Scene, Scenery, scenery_of
 from omg.errors import UserError
-from omg.report.replays import check_replays, replay_page
+from omg.recordings import Recording
+from omg.recordings.playing import play, script_alone
+from omg.report.replays import check_replays, write_replays
+from omg.report.watch.page import watch_page
 
 SMALL: dict[str, dict[str, Any]] = {"sc2": {"map_name": "2s3z"}, "foraging": {"rows": 5, "cols": 6}}
-ABOUT = {"game": "g", "scenario": "s</script>", "algorithm": "iql", "seed": 1, "number": 2, "facts": {"return": 1.5}}
 
 
 @pytest.mark.parametrize("name", [name for name, entry in ENVS.items() if not entry.traits.foreign])
@@ -49,15 +54,20 @@ def test_scenes_show_the_game(name: str):
         assert (
             sum(piece.name.startswith(("player", "predator", "prey")) for piece in scenery.pieces) == env.spec.n_agents
         )
-    page = replay_page(dict(ABOUT), scenery, Scene(*(values[:, 1] for values in scene)))
-    read = json.loads(re.findall(r'<script id="replay" type="application/json">(.*?)</script>', page)[0])
-    assert len(read["frames"]) == 6
-    assert read["scenario"] == "s</script>"
-    for at, frame in enumerate(read["frames"]):
-        assert [piece[0] for piece in frame] == np.flatnonzero(scene.there[at, 1]).tolist()
-        for piece, x, _, health, _ in frame:
-            assert abs(x - scene.x[at, 1, piece]) < 0.006
-            assert abs(health - scene.health[at, 1, piece]) < 0.006
+
+
+def test_a_game_is_written_with_its_page(tmp_path: Path):
+    env = make_env("sc2", map_name="2m_vs_1z")
+    game = play(script_alone("random", env, {"map_name": "2m_vs_1z"}), 1, 3, views=False)[0]
+    (page,) = write_replays(tmp_path / "replays", [game])
+    assert page.name == "seed_3_game_01.html"
+    text = page.read_text(encoding="utf-8")
+    read = Recording.read(page.with_suffix(".omgrec"))
+    assert text == watch_page([read])
+    packed = re.findall(r'<script id="film" type="text/plain">(.*?)</script>', text)[0]
+    told = json.loads(zlib.decompress(base64.b64decode(packed)))
+    assert (told["games"][0]["steps"], told["sight"]) == (game.steps, 9.0)
+    np.testing.assert_allclose(told["games"][0]["x"], game["x"], atol=5.1e-5)
 
 
 def test_a_battle_shows_who_falls():

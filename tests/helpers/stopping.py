@@ -14,8 +14,8 @@ from omg import api
 from omg.config import Config
 from omg.envs import Env
 from omg.tracking import RunReporter
-from omg.training.loop import Speed
 from omg.training.program import Program
+from omg.training.stopwatch import Speed
 
 
 class Stopping(RunReporter):

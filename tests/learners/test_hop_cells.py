@@ -13,14 +13,18 @@ import pytest
 from helpers.hunted import GAME, GAMES, OTHERS, SEATS, STEPS, episodes, last_there, there
 from omg.components.selectors import legal_softmax
 from omg.config import adjust, resolve
+from omg.controllers import build_mac
+from omg.controllers.basic import BasicMAC
 from omg.envs import make_env
+from omg.envs.grid.symmetry import symmetries
 from omg.errors import UserError
 from omg.learners.hop_cells import CellsTraining
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
 from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.opponent_models.base import ModelInputs
+from omg.modules.opponent_models.cell_features import CellFeatures, OwnViewsAlone
 from omg.modules.opponent_models.cells import CellModel, cell_loss
-from omg.planning.cells import UNTOLD, CellFollowing, drawn_cell, expected_actions
+from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions
 from omg.planning.minds import SubgoalMemory
 
 J, H, CELLS = SEATS - 1, 2, GAME["size"] ** 2
@@ -28,6 +32,7 @@ SMALL: dict[str, Any] = {
     "hop_simulations": 2, "hop_samples": 2, "hop_hidden_dim": 8, "hop_epochs": 1, "hop_minibatches": 2,
     "am_hidden_dim": 6, "omg_horizon": H, "env_args": GAME,
 }  # fmt: skip
+OF_PPO: dict[str, Any] = {"subgoal_mode": "furthest", "omg_q_input": "inferred"}
 KEY = jax.random.PRNGKey(4)
 
 
@@ -84,14 +89,14 @@ def test_a_model_infers_step_by_step_what_it_infers_at_once() -> None:
     model = jax.tree.map(lambda leaf: leaf[1], started()[1].mac.minds.subgoals)
     assert isinstance(model, CellModel)
     inputs = model_inputs(views, jax.tree.map(lambda leaf: leaf[1], sequences))
-    together = jax.jit(lambda inputs: model.unroll(inputs))(inputs)
+    together = jax.jit(lambda inputs: model.unroll(inputs)[:, :, 0])(inputs)
     assert together.shape == (GAMES, STEPS + 1, J, CELLS)
     one = jax.jit(lambda now, memory: model.infer(now, memory))
     memory = SubgoalMemory(jnp.zeros((GAMES, 1, 6)), jnp.zeros((GAMES, 1, 32)))
     for step in range(3):
         now = ModelInputs(inputs.seen[:, step], inputs.last_actions[:, step], inputs.seats[:, 0])
         logits, memory = one(now, memory)
-        np.testing.assert_allclose(logits, together[:, step], atol=1e-5)
+        np.testing.assert_allclose(logits[:, 0], together[:, step], atol=1e-5)
 
 
 def test_the_loss_is_the_surprise_at_the_cells_that_came() -> None:
@@ -132,12 +137,22 @@ def test_what_is_expected_is_the_mean_over_cells() -> None:
     minds, sight, legal = one_seat()
     rng = np.random.default_rng(1)
     chances = rng.dirichlet(np.ones(CELLS), size=(GAMES, J)).astype(np.float32)
-    found = jax.jit(lambda: expected_actions(minds.others, sight, legal, jnp.asarray(chances)))()
-    every = np.broadcast_to(np.arange(CELLS), (GAMES, CELLS))
-    by_cell = jax.jit(lambda: legal_softmax(minds.others.for_goals(*sight, every), legal[:, :, None]))()
-    np.testing.assert_allclose(found, (np.asarray(by_cell) * chances[..., None]).sum(axis=2), atol=1e-5)
-    # What is told matters, and nothing told is something else again.
-    assert np.abs(np.asarray(by_cell)[:, :, 0] - np.asarray(by_cell)[:, :, 1]).max() > 1e-3
+    ways = Ways(started()[1].mac.game.map_view)
+    found = jax.jit(lambda: expected_actions(minds.others, sight, legal, jnp.asarray(chances), ways))()
+    size = GAME["size"]
+    expected = np.zeros(legal.shape)
+    say = jax.jit(lambda told: legal_softmax(minds.others(*sight, told), legal))
+    here = np.array([[cell(game, 0, other) for other in OTHERS[0]] for game in range(GAMES)])
+    first = None
+    for there_cell in range(CELLS):
+        down, right = there_cell // size - here // size, there_cell % size - here % size
+        told = (down + size - 1) * (2 * size - 1) + right + size - 1
+        said = np.asarray(say(jnp.asarray(told)))
+        expected += said * chances[..., there_cell, None]
+        # What is told matters.
+        assert first is None or np.abs(said - first).max() > 1e-3
+        first = said if first is None else first
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_cells_turn_with_the_board() -> None:
@@ -166,8 +181,15 @@ def test_cells_turn_with_the_board() -> None:
     assert moved > 20
     inference = state.mac.inference
     assert isinstance(inference, CellFollowing)
-    table = jnp.asarray([[2, 0, 1]])
-    np.testing.assert_array_equal(inference.turned(jnp.asarray([[0, UNTOLD, 2]]), table), [[2, UNTOLD, 1]])
+    ways, table = inference.ways, symmetries(GAME["size"], GAME["size"], game.spec.n_actions)
+    rng = np.random.default_rng(0)
+    for cell_to in table.cell_to:
+        begin, end = rng.integers(CELLS, size=(2, 9))
+        told = ways.between(jnp.asarray(begin), jnp.asarray(end)).at[4].set(UNTOLD)
+        moved_told = np.asarray(inference.turned(told, jnp.asarray(cell_to)))
+        expected = np.array(ways.between(jnp.asarray(cell_to[begin]), jnp.asarray(cell_to[end])))
+        expected[4] = UNTOLD
+        np.testing.assert_array_equal(moved_told, expected)
 
 
 def test_updates_move_every_network_and_lower_the_surprise_at_cells() -> None:
@@ -232,6 +254,69 @@ def test_what_cells_have_no_use_for_is_refused(changes: Any, message: str) -> No
         adjust(resolve("hop_plus", "stag_hunt", changes).config, has_gpu=False)
 
 
-def test_agents_that_read_codes_do_not_infer_cells() -> None:
-    with pytest.raises(UserError, match=r"omg_inference: got cells, .* Allowed: cvae, mlp"):
-        adjust(resolve("hop_plus_ppo", "stag_hunt", {"omg_inference": "cells"}).config, has_gpu=False)
+@pytest.mark.parametrize(
+    ("algorithm", "env", "changes", "message"),
+    [
+        ("iql_omg", "foraging", {}, "omg_inference: got cells, .* Allowed: cvae, mlp"),
+        ("hop_plus_ppo", "stag_hunt", {}, "subgoal_mode: got conservative, .* Allowed: furthest"),
+        ("hop_plus_ppo", "stag_hunt", {"subgoal_mode": "furthest"}, "omg_q_input: got mix, .* Allowed: inferred, zero"),
+        ("hop_plus_ppo", "stag_hunt", {**OF_PPO, "omg_maps": False}, "cells are read off maps .* omg_maps=True"),
+        ("hop_plus_ppo", "stag_hunt", {**OF_PPO, "subgoal_of": "others"}, "subgoal_of: got others"),
+    ],
+)
+def test_agents_that_do_not_search_infer_cells_with_what_these_need(
+    algorithm: str, env: str, changes: Any, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        adjust(resolve(algorithm, env, {"omg_inference": "cells", **changes}).config, has_gpu=False)
+
+
+@cache
+def model_of_ppo() -> tuple[CellFeatures, ModelInputs]:
+    """A model for all seats of the hunted episodes, and what it reads."""
+    config = resolve("hop_plus_ppo", "stag_hunt", {**OF_PPO, "omg_inference": "cells", "env_args": GAME}).config
+    spec = make_env("stag_hunt", **GAME).spec
+    mac = jax.jit(lambda key: build_mac(config, spec, key))(KEY)
+    assert isinstance(mac, BasicMAC)
+    assert isinstance(mac.opponent_model, CellFeatures)
+    batch = episodes()
+    last = np.concatenate([np.full((GAMES, 1, SEATS), -1), np.asarray(batch.actions)[:, :-1]], axis=1)
+    seats = jnp.arange(SEATS)[None, None]
+    return mac.opponent_model, ModelInputs(jnp.asarray(batch.obs), jnp.asarray(last), seats)
+
+
+def test_features_are_the_chances_of_all_cells_step_by_step_and_at_once() -> None:
+    model, inputs = model_of_ppo()
+    assert model.feature_dim == J * CELLS
+    together = np.asarray(jax.jit(lambda: model.features(model.unroll(inputs), None))())
+    assert together.shape == (GAMES, STEPS + 1, SEATS, J * CELLS)
+    np.testing.assert_allclose(together.reshape(*together.shape[:3], J, CELLS).sum(axis=-1), 1, atol=1e-5)
+    memory = model.initial(GAMES, SEATS)
+    one = jax.jit(lambda now, memory: model.infer(now, memory, None))
+    for step in range(2):
+        now = ModelInputs(inputs.seen[:, step], inputs.last_actions[:, step], inputs.seats[:, 0])
+        found, memory, record = one(now, memory)
+        np.testing.assert_allclose(found, together[:, step], atol=1e-5)
+        assert record == {}
+
+
+def test_what_the_own_views_show_is_learned_from() -> None:
+    model, inputs = model_of_ppo()
+    mask = np.asarray(episodes().filled)[:, :-1].astype(np.float32)
+    horizon = model.sizes.horizon
+
+    @jax.jit
+    def find() -> Any:
+        inference = jax.tree.map(lambda values: values[:, :-1], model.unroll(inputs))
+        return inference, model.loss(inference, OwnViewsAlone(), jnp.asarray(mask), KEY)
+
+    inference, (loss, _) = jax.device_get(find())
+    surprises = []
+    for game, step, seat in np.ndindex(GAMES, STEPS, SEATS):
+        for place, other in enumerate(OTHERS[seat]):
+            both = there()[game, :, seat] & there()[game, :, other]
+            if both[step]:
+                slot = min(step + horizon, int(np.flatnonzero(both)[-1]))
+                logits = inference.logits[game, step, seat, place]
+                surprises.append(np.log(np.exp(logits).sum()) - logits[cell(game, slot, other)])
+    assert float(loss) == pytest.approx(np.mean(surprises), rel=1e-4)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omg
-from omg.recordings.columns import BELIEFS, GAME, Column
+from omg.recordings.columns import BELIEFS, GAME, Series
 from omg.recordings.packing import MAGIC, MOST_FILE
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ HEADER = {
 SIZES = {"T": 4, "T+1": 5, "P": 3, "A": 2, "U": 3, "R": 1, "O": 6, "S": 5, "J": 1, "G": 2}
 
 
-def filled(column: Column, rng: np.random.Generator) -> np.ndarray:
+def filled(column: Series, rng: np.random.Generator) -> np.ndarray:
     shape = tuple(SIZES[axis] for axis in column.axes)
     if column.type == "bit":
         return rng.random(shape) < 0.5

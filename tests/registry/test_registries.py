@@ -127,7 +127,7 @@ def test_every_algorithm_and_every_game_runs(algorithm: str, env: str, asked: se
     assert {"loss", "grad_norm"} <= set(log.learner)
     for metric in log.learner.values():
         assert (metric.shape, metric.dtype) == (rounds, jnp.float32)
-    tests, examined = jax.eval_shape(program.test, state)
+    tests, examined, _ = jax.eval_shape(program.test, state)
     assert tests.returns.shape == (2, config.test_nepisode)
     assert bool(examined) == program.learner.examines
     assert all((metric.shape, metric.dtype) == ((2,), jnp.float32) for metric in examined.values())

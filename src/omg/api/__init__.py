@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from omg.api.playing import evaluate, load
+from omg.api.recording import record
 from omg.api.run import Run
 from omg.config import Config, adjust, check_stored, resolve
 from omg.config.old_words import is_old_key
@@ -22,7 +23,8 @@ from omg.envs.trust import is_trusted, trusting, vouch
 from omg.errors import UserError, disk_fault
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Agent, AgentCard, PriorCard, prior_folder, save_agent, save_prior
-from omg.report.replays import REPLAYS, check_replays, write_replays
+from omg.recordings.runs import Recorder
+from omg.report.replays import check_replays, write_replays
 from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
 from omg.tracking.extension import extend_run, keep_former_best
@@ -44,6 +46,7 @@ __all__ = [
     "load_seeds",
     "make",
     "plot",
+    "record",
     "resume",
     "train",
     "train_config",
@@ -247,8 +250,9 @@ def _run(
             reporter.say(line)
         if isinstance(program.env, Described) and program.env.about:
             reporter.say(program.env.about)
+        recorder = Recorder(program, folder.path)
         try:
-            outcome = Trainer(program, folder.checkpoints, reporter, keep, stop).run()
+            outcome = Trainer(program, folder.checkpoints, reporter, keep, stop, recorder.keep).run()
         except KeyboardInterrupt:
             interrupted()
             raise
@@ -257,10 +261,10 @@ def _run(
                 folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
         t_env = int(outcome.state.t_env.numpy().min())
-        if outcome.status != "interrupted" and config.save_replay and not plays_on_host(config.env, config.env_args):
+        if outcome.status != "interrupted" and (games := recorder.made()):
             reporter.step("recording")
-            pages = write_replays(folder.path / REPLAYS, program, outcome.state)
-            reporter.say(f"replays: {len(pages)} pages in {folder.path / REPLAYS}")
+            pages = write_replays(recorder.last, games)
+            reporter.say(f"replays: {len(pages)} recordings and pages in {recorder.last}")
         folder.set_status(outcome.status, t_env=t_env, peak_memory=peak_memory())
         if program.learner_watches and not beside_pool:
             reporter.say(

@@ -26,11 +26,13 @@ from omg.cli import (
     plots,
     pools,
     prior,
+    record,
     reports,
     room,
     runs,
     toy,
     versus,
+    watch,
 )
 from omg.cli.faults import FAULT, WANTS_TRACEBACK, report_fault
 from omg.errors import UserError, disk_fault, out_of_memory, unknown_name
@@ -43,7 +45,7 @@ __all__ = ["app", "command_names", "main"]
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
-_PATHS = ("--output", "-o", "--pool", "--csv")
+_PATHS = ("--output", "-o", "--pool", "--csv", "--dataset", "--beside", "--export")
 """Options that a path follows."""
 _LONGEST_LINE = 4000
 """Of an error message; lists of allowed names are long."""
@@ -98,6 +100,7 @@ for _command, _example, _extra in (
     (room.room, "omg room POOL --set heldout --steps 500000", False),
     (experiments.crossplay, "omg crossplay POOL --set heldout --output results/crossplay", False),
     (versus.versus, "omg versus POOL:qmix_s1 POOL:iql_s1 --episodes 200 --output results/versus", True),
+    (record.record, "omg record --team 4iql3qmix1iql_omg --pool POOL --episodes 8 --output results/recordings", True),
     (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),
     (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
     (
@@ -116,6 +119,7 @@ for _command, _example, _extra in (
     (lists.config, "omg config --config=qmix --env-config=sc2 with lr=0.001", True),
     (runs.bench, "omg bench --seconds 10 --env sc2 map_name=3m", True),
     (toy.toy, "omg toy --seeds 10", False),
+    (watch.watch, "omg watch --team 4iql3qmix1iql_omg --pool POOL --output game.html --export game.gif", True),
     (demo.demo, "omg demo --output results/demo", False),
 ):
     # Commands with `_extra` take any number of `key=value` and `--key=value` words, which Typer leaves alone.

@@ -19,12 +19,17 @@ def demo(
 ) -> None:
     """Run the pipeline `demo`: agents meet partners who have a favourite corner, and must find out which.
 
-    The same as `omg pipeline demo`. It takes a few minutes on two CPU cores. The first line that it prints in the end
-    says how much of what there is to gain from knowing the partner each agent gains. Repeat it to continue after
-    Ctrl-C.
+    The same as `omg pipeline demo`, and one game of its OMG to look at. It takes a few minutes on two CPU cores. The
+    first line that it prints in the end says how much of what there is to gain from knowing the partner each agent
+    gains, the last two where the report and the game are. Repeat it to continue after Ctrl-C.
     """
     from omg.cli.experiments import print_verdict
+    from omg.cli.tables import print_lines
     from omg.experiments.pipeline import run_pipeline
     from omg.experiments.plan import read_plan
+    from omg.experiments.shown import show_pipeline
 
-    print_verdict(run_pipeline(read_plan(PRESET), output, console=Console(), quiet=quiet))
+    result = run_pipeline(read_plan(PRESET), output, console=Console(), quiet=quiet)
+    print_verdict(result)
+    if result.report is not None:
+        print_lines(f"Replay: {show_pipeline(result)}")

@@ -164,11 +164,8 @@ def _check_model(config: Config) -> None:
         )
     if config.subgoal_of != "view":
         _check_others(config)
-    if learner.infers_subgoals and not config.wants_prior and not learner.plans:
-        raise UserError(
-            f"omg_inference: got {config.omg_inference}, but learner={config.learner} reads codes of a prior. Allowed: "
-            f"cvae, mlp."
-        )
+    if learner.infers_subgoals and not config.wants_prior:
+        _check_cells(config)
     if config.omg_q_input == "zero" and model.absent:
         raise UserError("omg_q_input: got zero, but there is no opponent model whose features it could zero.")
     if config.omg_q_input == "oracle" and (not learner.infers_subgoals or config.team is None):
@@ -180,6 +177,38 @@ def _check_model(config: Config) -> None:
         )
     if model.told_players and config.team is None:
         raise UserError(f"am_model: {config.am_model} names the players of a team; there is none. Give a team name.")
+
+
+def _check_cells(config: Config) -> None:
+    """Refuses what cannot be with subgoals that are cells of a board."""
+    got = f"with omg_inference={config.omg_inference}"
+    if not config.learner_part.reads_cells:
+        raise UserError(
+            f"omg_inference: got {config.omg_inference}, but learner={config.learner} reads codes of a prior. Allowed: "
+            f"cvae, mlp."
+        )
+    if not config.omg_maps or config.obs_is_state:
+        raise UserError(
+            f"omg_maps: {got} the others' cells are read off maps that each seat sees. Allowed: omg_maps=True, "
+            f"obs_is_state=False."
+        )
+    if config.subgoal_of != "view":
+        raise UserError(f"subgoal_of: got {config.subgoal_of}, but {got} a subgoal is a place. Allowed: view.")
+    if config.learner_part.plans and config.subgoal_mode in ("optimistic", "conservative"):
+        raise UserError(
+            f"subgoal_mode: got {config.subgoal_mode}, but {got} the player's own value is told no subgoals that it "
+            f"could judge. Allowed: furthest, next, k3, random."
+        )
+    if not config.learner_part.plans and config.subgoal_mode != "furthest":
+        raise UserError(
+            f"subgoal_mode: got {config.subgoal_mode}, but {got} the model learns where the others are omg_horizon "
+            f"steps later. Allowed: furthest."
+        )
+    if not config.learner_part.plans and config.omg_q_input not in ("inferred", "zero"):
+        raise UserError(
+            f"omg_q_input: got {config.omg_q_input}, but {got} the agent learns with what is inferred. Allowed: "
+            f"inferred, zero."
+        )
 
 
 def _check_others(config: Config) -> None:
@@ -264,11 +293,6 @@ def _check_planner(config: Config) -> None:
     if not plans:
         return
     infers = config.learner_part.infers_subgoals
-    if infers and not config.wants_prior and config.subgoal_mode in ("optimistic", "conservative"):
-        raise UserError(
-            f"subgoal_mode: got {config.subgoal_mode}, but with omg_inference={config.omg_inference} the player's own "
-            f"value is told no subgoals that it could judge. Allowed: furthest, next, k3, random."
-        )
     if infers != (config.hop_model == "subgoals"):
         allowed = "subgoals" if infers else "goals, actions"
         raise UserError(

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from omg.envs import ENVS, parse_env_args
-from omg.registry.keys import FileName, Keys, ManyWords, PartName, PartNames, Words
+from omg.registry.keys import FileName, Keys, ManyWords, PartName, PartNames, When, Words
 from omg.registry.kinds import Episodes, Few, Many, Real, Steps, Whole
 from omg.types import Json
 
@@ -76,11 +76,20 @@ class PartsKeys(Keys):
     )
 
 
+_RECORDS = When("save_replay", True)
+
+
 class PlayKeys(Keys):
     """How episodes are played and what seats see of them."""
 
     batch_size_run: Episodes = Field(32, ge=1, description="Games played side by side")
-    save_replay: bool = Field(False, description="Write replays of test games; StarCraft II: its own, of every test")
+    save_replay: bool = Field(False, description="Record test games; StarCraft II: its own replays, of every test")
+    replay_games: Annotated[Episodes, _RECORDS] = Field(
+        4, ge=1, description="Games of a test that are recorded, of each seed"
+    )
+    replay_tests: Annotated[str, Words("last", "all"), _RECORDS] = Field(
+        "last", description="Recordings that are kept: those of the last test, or of all tests"
+    )
     obs_is_state: bool = Field(False, description="The agent sees the global state instead of its observation")
     obs_adapter: Annotated[str, Words("none", "learn")] = Field(
         "none", description="learn: frozen players and priors of obs_is_state=True estimate the state from observations"

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.controllers.base import PlayerView
-from omg.controllers.basic import AllSeatsMemory, BasicMAC, SeatMemory
+from omg.controllers.basic import AllSeatsMemory, BasicMAC, SeatMemory, with_own_views
+from omg.modules.told import Told, Whose
 
 if TYPE_CHECKING:
     from omg.envs.base import Observation
@@ -76,6 +77,15 @@ class AdaptedMAC(eqx.Module):
     def chances(self, view: PlayerView, memory: SeatMemory) -> tuple[Array, SeatMemory]:
         """See `Likely.chances`."""
         return self.mac.chances(self._estimated(view), memory)
+
+    def telling(self) -> AdaptedMAC:
+        """See `Tells.telling`."""
+        return AdaptedMAC(self.mac.telling(), self.adapter)
+
+    def told(self, records: dict[str, Array]) -> Told:
+        """See `Tells.told`; its own views are estimates of the state."""
+        told = self.mac.told(records)
+        return Told(told.values, with_own_views(told.expectations, Whose.STATE), told.last_known)
 
     def _estimated(self, view: PlayerView) -> PlayerView:
         """The view with estimates of the state in the place of observations."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_check
 
 from jax import Array
 
+from omg.modules.told import Told
 from omg.types import PyTree
 
 if TYPE_CHECKING:
@@ -161,6 +162,26 @@ class ReadsState(Protocol):
     @property
     def reads_state(self) -> bool:
         """Whether it cannot act without the state."""
+        ...
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """A player that can tell what it thinks, for people to look at."""
+
+    def telling(self) -> Player:
+        """The same player, which plays the same; its records also hold what `told` reads, under names with `TOLD`."""
+        ...
+
+    def told(self, records: dict[str, Array]) -> Told:
+        """What it thought in episodes that it played as it is when `telling`.
+
+        Args:
+            records: Name -> [B, T+1, m, ...] of those episodes.
+
+        Returns:
+            Leaves [B, T+1, m, ...].
+        """
         ...
 
 

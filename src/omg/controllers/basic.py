@@ -12,7 +12,7 @@ from jax import Array
 
 from omg.components import SELECTOR_CHANCES, SELECTORS, selector_name
 from omg.controllers.base import PlayerView
-from omg.controllers.others import subgoal_steps
+from omg.controllers.others import OthersPlaces, subgoal_steps
 from omg.controllers.reading import Reading
 from omg.modules.agents import AGENTS
 from omg.modules.agents.base import AgentNetwork, AgentSizes
@@ -20,6 +20,7 @@ from omg.modules.opponent_models import OPPONENT_MODELS
 from omg.modules.opponent_models.base import ModelSizes, OpponentModel
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import SubgoalModel
+from omg.modules.told import FEATURES, VALUES, Expectation, ExpectedViews, Told, Whose
 from omg.registry import ModelTraining
 from omg.types import PyTree
 
@@ -73,6 +74,8 @@ class BasicMAC(eqx.Module):
     """Settings of an oracle that must be asked before every step (see `controllers.oracle`); None for none."""
     test_greedy: bool = eqx.field(static=True, default=True)
     """Whether a player that samples its actions takes its best one when it is tested."""
+    tells: bool = eqx.field(static=True, default=False)
+    """Whether it records what `told` reads."""
 
     def initial(self, batch: int, key: Array | None = None) -> AllSeatsMemory:
         """Memory at the start of `batch` episodes."""
@@ -129,11 +132,14 @@ class BasicMAC(eqx.Module):
         inferred, remembered, record = None, memory.model, dict[str, Array]()
         if model is not None:
             inferred, remembered, record = model.infer(views.model_inputs(), remembered, model_key)
+            record |= {FEATURES: inferred} if self.tells else {}
             inferred = reading.control(inferred if memory.given is None else memory.given)
         features = reading.features(model, views, inferred)
         gates_in = agent.embed(views.seen, views.own_last, features, views.seats)
         hidden = agent.step(gates_in, memory.hidden, views.seats)
-        return agent.head(hidden, views.seats), SeatMemory(hidden, remembered, memory.given), record
+        values = agent.head(hidden, views.seats)
+        record |= {VALUES: values} if self.tells else {}
+        return values, SeatMemory(hidden, remembered, memory.given), record
 
     def greedy(self) -> BasicMAC:
         """The same player, which with epsilon 0 takes its best legal action: for tests of sampling policies."""
@@ -144,6 +150,15 @@ class BasicMAC(eqx.Module):
         greedy = self.selector != "epsilon_greedy" and self.test_greedy
         return dataclasses.replace(self, sampling=False, selector="epsilon_greedy" if greedy else self.selector)
 
+    def telling(self) -> BasicMAC:
+        """See `Tells.telling`."""
+        return dataclasses.replace(self, tells=True)
+
+    def told(self, records: dict[str, Array]) -> Told:
+        """See `Tells.told`: the agent's outputs, and what its opponent model says that it expects."""
+        expected = () if self.opponent_model is None else self.opponent_model.expects(records[FEATURES])
+        return Told(records[VALUES], with_own_views(expected, Whose.STATE) if self.reading.obs_is_state else expected)
+
     def with_prior(self, prior: Prior) -> BasicMAC:
         """The same player with another subgoal prior."""
         model = self.opponent_model
@@ -153,6 +168,14 @@ class BasicMAC(eqx.Module):
     def with_features(self, features: str) -> BasicMAC:
         """The same player with its opponent model's features `inferred`, `zero` or `shuffled`."""
         return dataclasses.replace(self, reading=dataclasses.replace(self.reading, feature_control=features))
+
+
+def with_own_views(expected: tuple[Expectation, ...], whose: Whose) -> tuple[Expectation, ...]:
+    """Expectations of a player whose own views are something else than its observations."""
+    return tuple(
+        dataclasses.replace(one, whose=whose) if isinstance(one, ExpectedViews) and one.whose is Whose.OWN else one
+        for one in expected
+    )
 
 
 def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) -> BasicMAC:
@@ -216,7 +239,9 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         residual=config.omg_residual,
         subgoal_feature=config.omg_feature,
         others_dim=None if told is None else told.dim,
+        others_places=isinstance(told, OthersPlaces),
         map_shape=spec.map_shape if config.omg_maps else None,
+        horizon=config.omg_horizon,
         naive_feature=config.am_feature,
         normalise=config.am_normalise,
         partners=partners,

@@ -29,6 +29,7 @@ from omg.errors import UserError
 from omg.modules.opponent_models.base import ModelSizes
 from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import redrawn
+from omg.modules.told import ROOT_VALUES, VISITS, Searched, Told
 from omg.planning import inference_of
 from omg.planning.batches import batched
 from omg.planning.beliefs import BeliefSettings
@@ -109,6 +110,9 @@ class HOPMac(eqx.Module):
     """Whether actions are drawn; otherwise the best one is taken."""
     subgoal_prior: Prior | None = None
     """The space that inferred subgoals live in, the same for all seats; not needed to act. None without subgoals."""
+
+    tells: bool = eqx.field(static=True, default=False)
+    """Whether it records what `told` reads."""
 
     reads_state = True
     """The position is read off the global state."""
@@ -199,6 +203,9 @@ class HOPMac(eqx.Module):
         )
         actions = choose(decision, act_key, explore=self.explores)
         record = {"search_policy": decision.chances, "search_value": decision.value, **inferred.record}
+        if self.tells:
+            values = jnp.where(decision.visits > 0, decision.q, jnp.nan)
+            record |= {VISITS: decision.visits, ROOT_VALUES: values, **inference.shown(position, seats)}
         if every_seat:
             actions, record = jax.tree.map(
                 lambda values: jnp.take_along_axis(
@@ -211,6 +218,17 @@ class HOPMac(eqx.Module):
     def tested(self) -> HOPMac:
         """The same player as it is tested and saved: it takes the best action, and may think for longer."""
         return dataclasses.replace(self, explores=not self.settings.test_greedy, settings=self.settings.tested())
+
+    def telling(self) -> HOPMac:
+        """See `Tells.telling`."""
+        return dataclasses.replace(self, tells=True)
+
+    def told(self, records: dict[str, Array]) -> Told:
+        """See `Tells.told`: what the search found, and what the inference makes of the others."""
+        values = records[ROOT_VALUES]
+        searched = Searched(records["search_policy"], records[VISITS], values, records["search_value"])
+        expected = self.inference.expects(records, self.subgoal_prior)
+        return Told(values, (searched, *expected), last_known=self.acts_at_end)
 
     def with_prior(self, prior: Prior) -> HOPMac:
         """The same player with another subgoal prior."""

@@ -15,9 +15,8 @@ With `subgoal_of: places` a slot stands for where the others *are* in it, three 
 
     x, y, and 1 as long as it is in the game
 
-in the units of the game's picture (`EnvSpec.seat_places`) and in the order of their seats, in which games show them in
-views: nobody has to know its own seat to tell who is who. Who has left stays where it was seen last. Numbers that are
-places make a small and exact prior, and the mean of two of them lies between them; that of two pictures does not.
+in the units of the game's picture (`EnvSpec.seat_places`). Who has left stays where it was seen last. Numbers that are
+places make a small and exact prior, and the mean of two of them lies between them, which that of two pictures does not.
 
 Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions, F features of the others.
 """
@@ -29,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from omg.envs.places import Positions, SeatPlace
@@ -96,10 +94,6 @@ class OthersSteps:
         of_others = others_of(steps[:, :-1], seats)
         return jnp.pad(of_others.reshape(*of_others.shape[:3], -1), ((0, 0), (1, 0), (0, 0), (0, 0)))
 
-    def order(self, seats: Array) -> Array:
-        """Who the others of seats [..., m] are, in the order in which they come: [..., m, J]."""
-        return (seats[..., None] + 1 + np.arange(self.n_agents - 1)) % self.n_agents
-
     def place_in(self, by_seat: Array, place: SeatPlace) -> Positions:
         """The places in decoded numbers [..., J, `place_dim` + U], as the game tells them: leaves [..., J]."""
         return place.read(by_seat[..., : self.place_dim])
@@ -139,13 +133,7 @@ class OthersPlaces:
         seen = jnp.take_along_axis(last, jnp.broadcast_to(shown[:, None], last.shape), axis=1)
         x, y = (jnp.take_along_axis(values, seen, axis=1) for values in places[:2])
         each = jnp.stack([x, y, places.there.astype(jnp.float32)], axis=-1)
-        chosen = jax.vmap(lambda episode, order: episode[:, order])(each, self.order(seats))
-        return chosen.reshape(*each.shape[:2], seats.shape[1], -1)
-
-    def order(self, seats: Array) -> Array:
-        """Who the others of seats [..., m] are, in the order in which they come: [..., m, J]."""
-        places = jnp.arange(self.steps.n_agents - 1)
-        return places + (places >= seats[..., None])
+        return others_of(each, seats).reshape(*each.shape[:2], seats.shape[1], -1)
 
     def place_in(self, by_seat: Array, place: SeatPlace) -> Positions:
         """The places in decoded numbers [..., J, 3]: leaves [..., J]."""

@@ -8,8 +8,8 @@ A subgoal is decoded by its prior. What it stands for (`subgoal_of`) decides wha
 - `view`, where seats see the global state (`obs_is_state`): the same, of the slot itself. In other views seats see each
   other in ways of each game, and nothing is read off them.
 
-Letters in shapes: A seats, J = A - 1 other seats (`PlaceReader.order` says in which order), S state, B episodes, T
-steps.
+Letters in shapes: A seats, J = A - 1 other seats, in the order in which they follow round the table, S state, B
+episodes, T steps.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from omg.controllers.others import OthersPlaces, OthersSteps, steps_of_others, subgoal_steps
@@ -91,7 +92,7 @@ class PlaceReader:
             Leaves [..., m, J].
         """
         everyone = self.place.read(self.steps.blocks_of(state))
-        return Positions(*(jnp.take_along_axis(each[..., None, :], self.order(seats), axis=-1) for each in everyone))
+        return Positions(*(jnp.take_along_axis(each[..., None, :], self._others(seats), axis=-1) for each in everyone))
 
     def alive(self, state: Array, seats: Array) -> Array:
         """Whether the seats [..., m] themselves are in the game: [..., m] bool."""
@@ -102,7 +103,7 @@ class PlaceReader:
         decoded = prior.decode(subgoals)
         if self.told is None:
             everyone = self.place.read(self.steps.blocks_of(decoded))
-            return Positions(*(jnp.take_along_axis(each, self.order(seats), axis=-1) for each in everyone))
+            return Positions(*(jnp.take_along_axis(each, self._others(seats), axis=-1) for each in everyone))
         by_seat = decoded.reshape(*decoded.shape[:-1], self.steps.n_agents - 1, -1)
         return self.told.place_in(by_seat, self.place)
 
@@ -128,9 +129,9 @@ class PlaceReader:
         present = Positions(*(values[:, :steps] for values in standing))
         return place_errors(guess, present, then, alive[:, :steps] & played)
 
-    def order(self, seats: Array) -> Array:
-        """Who the others of seats [..., m] are, in the order in which their places come: [..., m, J]."""
-        return (self.steps if self.told is None else self.told).order(seats)
+    def _others(self, seats: Array) -> Array:
+        """[..., m] -> [..., m, J], who the others are."""
+        return (seats[..., None] + 1 + np.arange(self.steps.n_agents - 1)) % self.steps.n_agents
 
 
 def place_reader(config: Config, spec: EnvSpec) -> PlaceReader | None:

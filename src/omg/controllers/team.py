@@ -24,6 +24,7 @@ from jax import Array
 
 from omg.controllers.base import Foreseeing, Lineup, Memory, Player, PlayerView, WatchesOthers, acts_at_end
 from omg.controllers.draw import TeamDraw
+from omg.modules.told import TOLD
 from omg.types import PyTree
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+KIND_RECORDS = f"{TOLD}squad_"
+"""What the names of all records begin with that frozen players make."""
 
 
 class Squad(eqx.Module):
@@ -96,6 +101,8 @@ class TeamPolicy(eqx.Module):
     draw: TeamDraw
     tell_players: bool = eqx.field(static=True, default=False)
     """Whether the algorithm that learns is told who sits where."""
+    tells: bool = eqx.field(static=True, default=False)
+    """Whether what the frozen players record is stored as well, see `kind_records`."""
 
     def initial(self, batch: int, key: Array) -> TeamMemory:
         """Draws a team for each of `batch` games."""
@@ -122,22 +129,26 @@ class TeamPolicy(eqx.Module):
         keys = jax.random.split(key, len(self.squad.kinds) + 1)
         flat = jnp.zeros(games * agents, jnp.int32)
         kinds = []
-        for kind, table, past, kind_key in zip(self.squad.kinds, memory.tables, memory.kinds, keys[1:], strict=True):
+        told: dict[str, Array] = {}
+        parts = zip(self.squad.kinds, memory.tables, memory.kinds, keys[1:], strict=True)
+        for number, (kind, table, past, kind_key) in enumerate(parts):
             view = _gather(observation, memory.last_actions, table)
 
-            def act(player: Player, part: tuple[PlayerView, Memory, Array]) -> tuple[Array, Memory]:
-                chosen, kept, _ = player.act_seats(*part, 0.0)
-                return chosen, kept
+            def act(player: Player, part: tuple[PlayerView, Memory, Array]) -> tuple[Array, Memory, dict[str, Array]]:
+                chosen, kept, said = player.act_seats(*part, 0.0)
+                return chosen, kept, said if self.tells else {}
 
-            chosen, kept = every_player(act, kind, (view, past, jax.random.split(kind_key, table.shape[0])))
+            chosen, kept, said = every_player(act, kind, (view, past, jax.random.split(kind_key, table.shape[0])))
             flat = flat.at[table.reshape(-1)].set(chosen.reshape(-1), mode="drop")
             kinds.append(kept)
+            prefix = kind_records(number)
+            told |= {f"{prefix}{name}": _by_seat(rows, table, games, agents) for name, rows in said.items()}
         actions = flat.reshape(games, agents)
         main: Memory = None
         record: dict[str, Array] = {}
         if self.main is not None:
             actions, main, record = self._act_main(observation, memory, actions, keys[0], epsilon)
-        return actions, memory._replace(main=main, kinds=tuple(kinds), last_actions=actions), record
+        return actions, memory._replace(main=main, kinds=tuple(kinds), last_actions=actions), record | told
 
     @property
     def looks_ahead(self) -> bool:
@@ -176,6 +187,18 @@ class TeamPolicy(eqx.Module):
             all_obs=observation.obs if watches else None,
             all_avail=observation.avail if watches else None,
         )
+
+
+def kind_records(kind: int) -> str:
+    """What the names of records [B, A, ...] begin with that frozen players of a kind make; zero in others' seats."""
+    return f"{KIND_RECORDS}{kind}."
+
+
+def _by_seat(rows: Array, table: Array, games: int, agents: int) -> Array:
+    """Values [players, places, 1, ...] of the places of a table -> [B, A, ...]; zero in the seats of others."""
+    shape = rows.shape[3:]
+    flat = jnp.zeros((games * agents, *shape), rows.dtype)
+    return flat.at[table.reshape(-1)].set(rows.reshape(-1, *shape), mode="drop").reshape(games, agents, *shape)
 
 
 def _table(owners: Array, first: int, number: int, places: int) -> Array:

@@ -82,7 +82,7 @@ def model_face(agent: Agent, policy: BasicMAC) -> ModelFace | None:
     if isinstance(model, LIAMModel):
         return ModelFace("liam", *common, "none")
     if not isinstance(model, SubgoalModel):
-        raise UserError(f"am_model: got {name}. Allowed for an export: none_am, base_am, liam_am, omg_am.")
+        raise UserError(f"am_model: got {name}. Allowed for an export: none_am, base_am, liam_am, omg_am with codes.")
     if sizes.map_shape is not None or sizes.subgoal_feature != "code":
         raise UserError(
             f"omg_maps, omg_feature: got {sizes.map_shape is not None} and {sizes.subgoal_feature}. Allowed for an "

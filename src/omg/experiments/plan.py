@@ -50,8 +50,8 @@ _OWNED = {
 """Configuration keys that a pipeline sets by itself."""
 
 
-COMMON = "suite_common"
-"""What the plans of the suite build on; no plan by itself."""
+_COMMON = "_common"
+"""How the names end of what several plans build on; no plan by itself."""
 
 
 class GameSection(Section):
@@ -124,7 +124,7 @@ SECTIONS: Mapping[str, type[Section]] = _sections(Plan)
 
 def preset_names() -> list[str]:
     """The plans that come with the program."""
-    return sorted(name for name in _preset_files() if name != COMMON)
+    return sorted(name for name in _preset_files() if not name.endswith(_COMMON))
 
 
 def preset_summary(name: str) -> str:

@@ -29,7 +29,7 @@ from omg.learners.hop_subgoals import Sequences, SubgoalsUpdate, Views, model_in
 from omg.learners.subgoals import selected_share
 from omg.modules.opponent_models.cells import CellModel, cell_loss
 from omg.modules.planning import each
-from omg.planning.cells import UNTOLD, drawn_cell
+from omg.planning.cells import UNTOLD, Ways, drawn_cell
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -62,7 +62,7 @@ class CellsTraining:
         """Passes of the models over the episodes just played; see `SubgoalsTraining.update`.
 
         Returns:
-            `goals` are cells [P, R * T, J] int32, -1 for untold ones. Among the metrics those of `cell_loss`,
+            `goals` are ways to cells [P, R * T, J] int32, -1 for untold ones. Among the metrics those of `cell_loss`,
             `omg_selected_share` and `omg_offset_mean`, how many steps ahead the cells lie.
         """
         views, sequences = watch(mac, batch, seats, self.seats)
@@ -72,11 +72,12 @@ class CellsTraining:
         share = selected_share(self.config, t_env)
 
         def drawn(model: CellModel, part: Sequences, key: Array) -> Array:
-            chances = jax.nn.softmax(model.unroll(model_inputs(views, part))[:, :-1])
+            chances = jax.nn.softmax(model.unroll(model_inputs(views, part))[:, :-1, 0])
             return drawn_cell(chances, jax.random.uniform(key, chances.shape[:-1]))
 
         inferred = each(drawn, mac.minds.subgoals, sequences, jax.random.split(drawn_key, len(cells)))
         told = jnp.where(jax.random.uniform(mix_key, cells.shape) < share, cells, inferred)
+        told = Ways(mac.game.map_view).between(_theirs(views, sequences)[:, :, :-1], told)
         told = jnp.where(jax.random.uniform(untold_key, cells.shape) < UNTOLD_SHARE, UNTOLD, told)
         if self.config.omg_q_input == "zero":
             told = jnp.full_like(told, UNTOLD)
@@ -96,22 +97,13 @@ class CellsTraining:
             sequences: The same as each set of networks sees them.
             key: For `subgoal_mode: random`.
         """
-        config, cells = self.config, views.cells
         steps = views.seen.shape[1] - 1
         length = sequences.length.reshape(len(sequences.length), -1, sequences.length.shape[-1])
-        others = sequences.others.reshape(length.shape)
-        offset = pick_offset(
-            config.subgoal_mode, None, (*length.shape[:2], steps, length.shape[2]), config.omg_horizon, key
-        )
+        shape = (*length.shape[:2], steps, length.shape[2])
+        offset = pick_offset(self.config.subgoal_mode, None, shape, self.config.omg_horizon, key)
         now = jnp.arange(steps)[:, None]
         slot = jnp.minimum(now + offset, length[:, :, None])
-        repeats = length.shape[1] // len(cells)
-
-        def of_set(others: Array, slot: Array) -> Array:
-            theirs = jax.vmap(lambda own, order: own[:, order])(jnp.tile(cells, (repeats, 1, 1)), others)
-            return jnp.take_along_axis(theirs, slot, axis=1)
-
-        return jax.vmap(of_set)(others, slot), slot - now
+        return jnp.take_along_axis(_theirs(views, sequences), slot, axis=2), slot - now
 
     def _learn(
         self,
@@ -135,7 +127,7 @@ class CellsTraining:
 
             def gradients(model: CellModel, part: Sequences, target: Array) -> tuple[CellModel, dict[str, Array]]:
                 def loss(model: CellModel) -> tuple[Array, dict[str, Array]]:
-                    logits = model.unroll(model_inputs(seen, part))[:, :-1]
+                    logits = model.unroll(model_inputs(seen, part))[:, :-1, 0]
                     known = part.known.reshape(-1, *part.known.shape[2:])
                     return cell_loss(logits, target.reshape(known.shape), known)
 
@@ -150,3 +142,10 @@ class CellsTraining:
         (models, opt_state), metrics = lax.scan(step, (mac.minds.subgoals, opt_state), rounds)
         changed = dataclasses.replace(mac, minds=dataclasses.replace(mac.minds, subgoals=models))
         return changed, opt_state, {name: values.mean() for name, values in metrics.items()}
+
+
+def _theirs(views: Views, sequences: Sequences) -> Array:
+    """Where co-players are in all slots, [P, R, T+1, J] int32."""
+    others = sequences.others.reshape(len(sequences.others), -1, sequences.others.shape[-1])
+    everybody = jnp.tile(views.cells, (others.shape[1] // len(views.cells), 1, 1))
+    return jax.vmap(lambda order: jnp.take_along_axis(everybody, order[:, None], axis=2))(others)

@@ -48,7 +48,7 @@ from omg.learners.hop_measures import of_co_players, told_measures
 from omg.learners.hop_subgoals import last_there
 from omg.learners.subgoal_measures import comparable, hit_ratio, probe_accuracy, tolerance_of, view_distance
 from omg.modules.maps import MapShape
-from omg.planning.cells import UNTOLD
+from omg.planning.cells import UNTOLD, Ways
 from omg.planning.goals import hindsight
 from omg.planning.search import own_order
 
@@ -158,7 +158,8 @@ def truth_measures(mac: HOPMac, batch: EpisodeBatch, seats: Array, horizon: int)
     ahead = jnp.moveaxis(watched.ahead(horizon).reshape(*watched.others.shape, -1), 3, 1)
     coming = jnp.take_along_axis(watched.seen, ahead[..., None], axis=1)
     if prior is None:
-        truth = _own_cell(coming, mac.game.map_shape)
+        now, then = (_own_cell(views, mac.game.map_shape) for views in (watched.seen[:, :-1], coming))
+        truth = Ways(mac.game.map_view).between(now, then)
         nothing = jnp.full_like(truth, UNTOLD)
     else:
         truth = prior.encode(coming)[0]

@@ -1,7 +1,8 @@
 """`omg_ppo_learner`: PPO whose policy and critic read the subgoal that the opponent model infers.
 
 What is selected and inferred is described in `omg.learners.subgoals`; here V(s_t, g) is what the critic says. Policy
-and critic learn with the same subgoals; the probabilities that actions were drawn with are computed with them, too.
+and critic learn with the same subgoals (with `omg_inference: cells` always with what is inferred); the probabilities
+that actions were drawn with are computed with them, too.
 
 Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, H horizon.
 """
@@ -17,7 +18,9 @@ from omg.controllers.basic import BasicMAC
 from omg.controllers.others import OthersPlaces, OthersSteps, subgoal_steps
 from omg.controllers.reading import SeatViews
 from omg.learners.ppo import PPOLearner, PPOState
+from omg.learners.seats import ModelTrainer
 from omg.learners.subgoals import SubgoalTraining
+from omg.learners.supervised import SupervisedTraining
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 
 class OMGPPOLearner(PPOLearner):
     """PPO with inferred subgoals."""
-
-    training: SubgoalTraining[PPOState]
 
     def __init__(
         self,
@@ -42,7 +43,9 @@ class OMGPPOLearner(PPOLearner):
         self.learns_prior = learns_prior
         super().__init__(config, spec, team, partners)
 
-    def _training(self) -> SubgoalTraining[PPOState]:
+    def _training(self) -> ModelTrainer[PPOState]:
+        if not self.config.wants_prior:
+            return SupervisedTraining(self.config)
         return SubgoalTraining(self.config, self.spec, self.candidate_values, self.learns_prior)
 
     def reads_others(self) -> OthersSteps | OthersPlaces | None:

@@ -2,8 +2,9 @@
 
 Each tree has a draw of its own: every co-player's cell is the one at which the summed chances of the cells reach a
 number that was drawn for the tree and holds for all its positions. As the game in the tree goes on, the chances are
-inferred anew, and the cell moves no further than they do. A co-player's network is told its cell as a row of its input,
-as HOP's is told a goal. The focal player's own network is told nothing, as in HOP: what it learns from is the search
+inferred anew, and the cell moves no further than they do. A co-player's network is told the *way* from where it is to
+its cell, so many rows and columns, as a row of its input: what it does depends on where it has to go, wherever on the
+board that begins. The focal player's own network is told nothing, as in HOP: what it learns from is the search
 over all draws.
 
 Letters in shapes: as in `omg.planning.subgoals`.
@@ -13,21 +14,54 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
 from omg.envs.grid.state import State
+from omg.envs.grid.view import MapView
 from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.cells import CellModel
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import CoPlayersNetwork
 from omg.modules.planning.networks import weigh_goal
+from omg.modules.told import Expectation, mean_cells
 from omg.planning.inference import InferenceSettings
 from omg.planning.minds import Minds, Question, SubgoalJudge, Trace
+from omg.planning.search import own_order
 from omg.planning.subgoals import SubgoalFollowing
 
 UNTOLD = -1
 """In place of a cell: the co-player's network is told nothing."""
+
+
+class Ways:
+    """The ways between the cells of a board, numbered by the rows and columns they go."""
+
+    def __init__(self, view: MapView) -> None:
+        """Of the board that a view shows."""
+        self.view = view
+        height, width = view.height, view.width
+        self.count = (2 * height - 1) * (2 * width - 1)
+        down, right = np.divmod(np.arange(self.count), 2 * width - 1)
+        down, right = down - (height - 1), right - (width - 1)
+        begin = np.maximum(-down, 0) * width + np.maximum(-right, 0)
+        self.ends = begin, begin + down * width + right
+        """Two cells, [ways] each, that lie so; first where it begins."""
+
+    def between(self, here: Array, there: Array) -> Array:
+        """The numbers of the ways between cells, int32; `UNTOLD` where the second is."""
+        width = self.view.width
+        here, to = (jnp.asarray(cell, jnp.int32) for cell in (here, there))
+        down = to // width - here // width + self.view.height - 1
+        right = to % width - here % width + width - 1
+        return jnp.where(to >= 0, down * (2 * width - 1) + right, UNTOLD)
+
+    def standing(self, maps: Array) -> Array:
+        """The cells of the co-players on maps [M, C, height, width], [M, J] int32; 0 for who has left."""
+        pictures = maps[:, 1 : self.view.players].reshape(len(maps), self.view.players - 1, -1)
+        return jnp.argmax(pictures, axis=-1).astype(jnp.int32)
 
 
 class CellFollowing(SubgoalFollowing[State]):
@@ -38,7 +72,8 @@ class CellFollowing(SubgoalFollowing[State]):
 
     def __init__(self, game: GridGame[State], settings: InferenceSettings) -> None:
         super().__init__(game, settings)
-        self.goal_dim = game.cells
+        self.ways = Ways(game.map_view)
+        self.goal_dim = self.ways.count
         self.own_goal_dim = 0
 
     def nothing(self, *lead: int) -> Array:
@@ -58,16 +93,26 @@ class CellFollowing(SubgoalFollowing[State]):
         chances = record["infer_cells"].reshape(*legal.shape[:2], self.game.cells)
         if self.settings.features == "zero":
             return legal_softmax(others(*sight, self.nothing(len(legal))), legal)
-        return expected_actions(others, sight, legal, chances)
+        return expected_actions(others, sight, legal, chances, self.ways)
+
+    def expects(self, records: dict[str, Array], prior: Prior | None) -> tuple[Expectation, ...]:
+        """See `Inference.expects`: the mean of the cells that are likely."""
+        del prior
+        found = records["infer_cells"]
+        chances = found.reshape(*found.shape[:-1], -1, self.game.cells)
+        return (mean_cells(chances, self.game.board.width),)
 
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """See `Inference.turned`."""
         assert goal is not None
-        moved = jnp.take_along_axis(cell_to, jnp.maximum(goal, 0), axis=-1)
-        return jnp.where(goal >= 0, moved, goal)
+        ends = (jnp.asarray(end)[jnp.maximum(goal, 0)] for end in self.ways.ends)
+        begin, end = (jnp.take_along_axis(cell_to, cells, axis=-1) for cells in ends)
+        return jnp.where(goal >= 0, self.ways.between(begin, end), goal)
 
 
-def expected_actions(others: CoPlayersNetwork, sight: tuple[Array, Array], legal: Array, chances: Array) -> Array:
+def expected_actions(
+    others: CoPlayersNetwork, sight: tuple[Array, Array], legal: Array, chances: Array, ways: Ways
+) -> Array:
     """What co-players do in M positions if each is heading for cells with these chances.
 
     Args:
@@ -75,16 +120,18 @@ def expected_actions(others: CoPlayersNetwork, sight: tuple[Array, Array], legal
         sight: maps [M, C, height, width] and time [M].
         legal: [M, J, U] bool.
         chances: [M, J, cells].
+        ways: of the board.
 
     Returns:
         [M, J, U].
     """
     weighed = others.trunk(*sight)[None]
+    here = ways.standing(sight[0])
 
     def add(total: Array, cell: Array) -> tuple[Array, None]:
         # A cell at a time: all of them together would take hundreds of numbers for each cell of each position.
-        told = jnp.asarray(weigh_goal(jnp.swapaxes(others.goal, 0, 1).reshape(len(others.goal[0]), -1), cell))
-        logits = others.say(weighed + told.reshape(len(others.bias), 1, -1))
+        told = jax.vmap(weigh_goal)(jnp.asarray(others.goal), ways.between(here, cell).T)
+        logits = others.say(weighed + jnp.asarray(told))
         share = chances[..., cell][..., None]
         return total + share * legal_softmax(jnp.moveaxis(logits, 0, 1), legal), None
 
@@ -93,7 +140,12 @@ def expected_actions(others: CoPlayersNetwork, sight: tuple[Array, Array], legal
 
 
 class CellJudge(SubgoalJudge[State]):
-    """Every position is one more step of the model that infers cells, which the co-players' networks are told."""
+    """Every position is one more step of the model that infers cells; co-players' networks are told the ways there."""
+
+    @property
+    def ways(self) -> Ways:
+        """Of the game's board."""
+        return Ways(self.game.map_view)
 
     def own_told(self, trace: Trace) -> Array | None:
         """See `SubgoalJudge.own_told`: nothing."""
@@ -101,8 +153,10 @@ class CellJudge(SubgoalJudge[State]):
         return None
 
     def told(self, asked: Question[State, Trace]) -> Array:
-        """See `Judgement.told`."""
-        return asked.memory.goal.astype(jnp.int32)
+        """See `Judgement.told`: the ways to the cells."""
+        players = asked.state.player
+        here = jnp.take_along_axis(players, own_order(asked.seat, players.shape[1])[:, 1:], axis=1)
+        return self.ways.between(here, asked.memory.goal)
 
     def _step(
         self, minds: Minds, asked: Question[State, Trace], sight: tuple[Array, Array]
@@ -112,7 +166,7 @@ class CellJudge(SubgoalJudge[State]):
         view = self.game.view_of(state, seat, sight, legal)
         before = jax.tree.map(lambda leaf: leaf[:, None], trace.memory)
         logits, memory = model.infer(ModelInputs(view[:, None], state.last_action, seat[:, None]), before)
-        chances = jax.nn.softmax(logits)
+        chances = jax.nn.softmax(logits[:, 0])
         if self.silent:
             cell = jnp.full(chances.shape[:-1], UNTOLD)
         elif self.draws:

@@ -21,7 +21,9 @@ from omg.envs.grid import GoalSet, GridGame
 from omg.envs.grid.goals import NO_GOAL
 from omg.envs.grid.state import State
 from omg.modules.opponent_models.base import ModelSizes
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import CoPlayersNetwork, each
+from omg.modules.told import GOAL_X, GOAL_Y, Expectation, ExpectedGoals
 from omg.planning.beliefs import Beliefs, begin, follow, learn_outset, new_outset, sample_goals
 from omg.planning.inference import InferenceSettings, Inferred, Labels, Moment
 from omg.planning.minds import GoalJudge, Minds
@@ -89,6 +91,20 @@ class GoalInference(Generic[State]):
         """See `Inference.labels`: the goal that each player reached next."""
         seen = hindsight(self.goals, states, actions, played)
         return Labels(seen.code, seen.known, seen.achievement)
+
+    def shown(self, state: State, seats: Array) -> dict[str, Array]:
+        """See `Inference.shown`: where the goals are."""
+        shape = (*seats.shape, self.goals.count)
+        x, y = (jnp.broadcast_to(place[:, None], shape) for place in self.goals.places(state))
+        return {GOAL_X: x, GOAL_Y: y}
+
+    def expects(self, records: dict[str, Array], prior: Prior | None) -> tuple[Expectation, ...]:
+        """See `Inference.expects`: the beliefs."""
+        del prior
+        belief = records["belief"]
+        chances = belief.reshape(*belief.shape[:-1], -1, self.goals.count)
+        places = records[GOAL_X], records[GOAL_Y]
+        return (ExpectedGoals(chances, *places, self.goals.names, round_table=False),)
 
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """See `Inference.turned`."""

@@ -21,7 +21,9 @@ from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
 from omg.envs.grid.state import State
 from omg.modules.opponent_models.base import ModelSizes
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.planning import CoPlayersNetwork
+from omg.modules.told import Expectation
 from omg.planning.beliefs import BeliefSettings
 from omg.planning.minds import Judgement, Minds
 from omg.planning.search import Judge
@@ -147,6 +149,24 @@ class Inference(Protocol[State]):
         """What was played in B episodes: states with leaves [B, T, ...], actions [B, T, A], played [B, T] bool."""
         ...
 
+    def shown(self, state: State, seats: Array) -> dict[str, Array]:
+        """What `expects` needs to know of the positions besides the records of `infer`: name -> [N, f, ...].
+
+        Args:
+            state: the positions, leaves [N, ...].
+            seats: [N, f].
+        """
+        ...
+
+    def expects(self, records: dict[str, Array], prior: Prior | None) -> tuple[Expectation, ...]:
+        """What was made of the others, for people to look at.
+
+        Args:
+            records: of played episodes, name -> [B, T, f, ...]: of `infer` and `shown`.
+            prior: the space of subgoals, where there is one.
+        """
+        ...
+
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """What the labels would be had the board been turned.
 
@@ -202,6 +222,16 @@ class ActionInference(Generic[State]):
         """See `Inference.labels`: every step tells something."""
         del states
         return Labels(None, jnp.broadcast_to(played[..., None], actions.shape), None)
+
+    def shown(self, state: State, seats: Array) -> dict[str, Array]:
+        """See `Inference.shown`: nothing."""
+        del state, seats
+        return {}
+
+    def expects(self, records: dict[str, Array], prior: Prior | None) -> tuple[Expectation, ...]:
+        """See `Inference.expects`: nothing."""
+        del records, prior
+        return ()
 
     def turned(self, goal: Array | None, cell_to: Array) -> Array | None:
         """See `Inference.turned`: nothing to turn."""

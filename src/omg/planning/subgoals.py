@@ -24,8 +24,10 @@ from jax import Array
 from omg.components.selectors import legal_softmax
 from omg.envs.grid import GridGame
 from omg.envs.grid.state import State
+from omg.modules.opponent_models.prior import Prior
 from omg.modules.opponent_models.subgoal import EMBEDDING, SubgoalMemory
 from omg.modules.planning import CoPlayersNetwork
+from omg.modules.told import Expectation, ExpectedViews, Whose
 from omg.planning.inference import ActionInference, InferenceSettings, Inferred, Moment
 from omg.planning.minds import Minds, SubgoalJudge, Trace
 
@@ -91,6 +93,14 @@ class SubgoalFollowing(ActionInference[State]):
         """See `Inference.judge`."""
         silent = self.settings.features == "zero"
         return SubgoalJudge(self.game, minds, draws=self.settings.draws, silent=silent, trees=trees)
+
+    def expects(self, records: dict[str, Array], prior: Prior | None) -> tuple[Expectation, ...]:
+        """See `Inference.expects`: the views that the subgoals stand for."""
+        if prior is None:
+            return ()
+        inferred = records["infer_mu"]
+        subgoals = inferred.reshape(*inferred.shape[:-1], -1, self.goal_dim)
+        return (ExpectedViews(prior.decode(subgoals), Whose.CO_PLAYERS, round_table=False),)
 
     def expect(
         self, others: CoPlayersNetwork, sight: tuple[Array, Array], legal: Array, state: State, record: dict[str, Array]

@@ -15,7 +15,7 @@ TYPES: dict[str, np.dtype] = {"f4": np.dtype("<f4"), "i2": np.dtype("<i2"), "bit
 
 
 @dataclass(frozen=True)
-class Column:
+class Series:
     """One column."""
 
     name: str
@@ -32,17 +32,17 @@ class Column:
 _GONE = "NaN where that is not known"
 
 GAME = (
-    Column("x", ("T+1", "P"), "f4", "place of each piece, to the right"),
-    Column("y", ("T+1", "P"), "f4", "the same, downwards"),
-    Column("there", ("T+1", "P"), "bit", "whether the piece is in the game"),
-    Column("health", ("T+1", "P"), "f4", "health, as a share of the whole", lowest=0, highest=1),
-    Column("shield", ("T+1", "P"), "f4", "shield, as a share of the whole; 0 without one", lowest=0, highest=1),
-    Column("cooldown", ("T+1", "P"), "f4", "game time until it can shoot again; 0: it can, or never shoots", lowest=0),
-    Column("written", ("T+1", "P"), "f4", "number written on the piece; NaN: its own label", unknown=True),
-    Column("actions", ("T", "A"), "i2", "what each seat did", lowest=0),
-    Column("rewards", ("T", "R"), "f4", "of the step; R is 1 for a team's reward, A where every seat has its own"),
-    Column("avail", ("T+1", "A", "U"), "bit", "whether the action is legal"),
-    Column(
+    Series("x", ("T+1", "P"), "f4", "place of each piece, to the right"),
+    Series("y", ("T+1", "P"), "f4", "the same, downwards"),
+    Series("there", ("T+1", "P"), "bit", "whether the piece is in the game"),
+    Series("health", ("T+1", "P"), "f4", "health, as a share of the whole", lowest=0, highest=1),
+    Series("shield", ("T+1", "P"), "f4", "shield, as a share of the whole; 0 without one", lowest=0, highest=1),
+    Series("cooldown", ("T+1", "P"), "f4", "game time until it can shoot again; 0: it can, or never shoots", lowest=0),
+    Series("written", ("T+1", "P"), "f4", "number written on the piece; NaN: its own label", unknown=True),
+    Series("actions", ("T", "A"), "i2", "what each seat did", lowest=0),
+    Series("rewards", ("T", "R"), "f4", "of the step; R is 1 for a team's reward, A where every seat has its own"),
+    Series("avail", ("T+1", "A", "U"), "bit", "whether the action is legal"),
+    Series(
         "values",
         ("T+1", "A", "U"),
         "f4",
@@ -50,18 +50,18 @@ GAME = (
         needed=False,
         unknown=True,
     ),
-    Column("obs", ("T+1", "A", "O"), "f4", "what each seat sees", needed=False),
-    Column("state", ("T+1", "S"), "f4", "the global state", needed=False),
+    Series("obs", ("T+1", "A", "O"), "f4", "what each seat sees", needed=False),
+    Series("state", ("T+1", "S"), "f4", "the global state", needed=False),
 )
 """Of the game."""
 
 BELIEFS = {
     "places": (
-        Column("x", ("T+1", "J"), "f4", f"where the piece is thought to be heading; {_GONE}", unknown=True),
-        Column("y", ("T+1", "J"), "f4", "the same, downwards", unknown=True),
-        Column("later_x", ("T+1", "J"), "f4", f"where it really was `horizon` steps later; {_GONE}", unknown=True),
-        Column("later_y", ("T+1", "J"), "f4", "the same, downwards", unknown=True),
-        Column(
+        Series("x", ("T+1", "J"), "f4", f"where the piece is thought to be heading; {_GONE}", unknown=True),
+        Series("y", ("T+1", "J"), "f4", "the same, downwards", unknown=True),
+        Series("later_x", ("T+1", "J"), "f4", f"where it really was `horizon` steps later; {_GONE}", unknown=True),
+        Series("later_y", ("T+1", "J"), "f4", "the same, downwards", unknown=True),
+        Series(
             "distance",
             ("T+1",),
             "f4",
@@ -69,7 +69,7 @@ BELIEFS = {
             unknown=True,
             lowest=0,
         ),
-        Column(
+        Series(
             "stay_distance",
             ("T+1",),
             "f4",
@@ -79,7 +79,7 @@ BELIEFS = {
         ),
     ),
     "actions": (
-        Column(
+        Series(
             "chances",
             ("T+1", "J", "U"),
             "f4",
@@ -90,7 +90,7 @@ BELIEFS = {
         ),
     ),
     "goals": (
-        Column(
+        Series(
             "chances",
             ("T+1", "J", "G"),
             "f4",
@@ -99,11 +99,11 @@ BELIEFS = {
             lowest=0,
             highest=1,
         ),
-        Column("x", ("T+1", "G"), "f4", "place of the goal; NaN where it has none or is gone", unknown=True),
-        Column("y", ("T+1", "G"), "f4", "the same, downwards", unknown=True),
+        Series("x", ("T+1", "G"), "f4", "place of the goal; NaN where it has none or is gone", unknown=True),
+        Series("y", ("T+1", "G"), "f4", "the same, downwards", unknown=True),
     ),
     "search": (
-        Column(
+        Series(
             "chances",
             ("T+1", "U"),
             "f4",
@@ -112,7 +112,7 @@ BELIEFS = {
             lowest=0,
             highest=1,
         ),
-        Column(
+        Series(
             "visits",
             ("T+1", "U"),
             "f4",
@@ -122,7 +122,7 @@ BELIEFS = {
             lowest=0,
             highest=1,
         ),
-        Column(
+        Series(
             "values",
             ("T+1", "U"),
             "f4",
@@ -130,13 +130,13 @@ BELIEFS = {
             needed=False,
             unknown=True,
         ),
-        Column("value", ("T+1",), "f4", "value of the root", needed=False, unknown=True),
+        Series("value", ("T+1",), "f4", "value of the root", needed=False, unknown=True),
     ),
 }
 """Of one belief, by its kind; in a file belief number i has `beliefs.i.NAME`."""
 
 
-def columns_of(kinds: list[str]) -> dict[str, Column]:
+def columns_of(kinds: list[str]) -> dict[str, Series]:
     """All columns that a recording with beliefs of these kinds may have, by their name in the file."""
     found = {column.name: column for column in GAME}
     for number, kind in enumerate(kinds):

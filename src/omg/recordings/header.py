@@ -52,7 +52,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Stage(_Part):
+class StageLook(_Part):
     """The field."""
 
     left: Number
@@ -61,6 +61,10 @@ class Stage(_Part):
     height: Length
     cells: bool
     """Whether it is a board of cells of size 1."""
+    sight: Length | None = None
+    """How far seats see from their own piece; None: everything."""
+    sight_square: bool = False
+    """Whether they see a square, `sight` cells to each side, and no circle."""
 
 
 class PieceLook(_Part):
@@ -163,7 +167,7 @@ class Header(_Part):
     """Registry name, e.g. `sc2`."""
     scenario: Text
     env_args: Options
-    stage: Stage | None
+    stage: StageLook | None
     """None: there is no picture of the game (and no pieces)."""
     pieces: Annotated[list[PieceLook], Field(max_length=MOST_PIECES)]
     actions: Annotated[list[ActionLook], Field(min_length=1, max_length=MOST_ACTIONS)]

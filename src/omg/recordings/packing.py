@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omg.components.headers import DamagedFileError
 from omg.errors import abridged
-from omg.recordings.columns import TYPES, Column, columns_of
+from omg.recordings.columns import TYPES, Series, columns_of
 from omg.recordings.header import Header
 
 MAGIC = b"OMGREC\x00\x01"
@@ -122,7 +122,7 @@ def check(header: Header, columns: Columns) -> None:
     _check_numbers(header, sizes)
 
 
-def _check_column(name: str, column: Column, values: np.ndarray, sizes: dict[str, int], header: Header) -> None:
+def _check_column(name: str, column: Series, values: np.ndarray, sizes: dict[str, int], header: Header) -> None:
     expected = dict(sizes)
     if name.startswith("beliefs."):
         belief = header.beliefs[int(name.split(".")[1])]

@@ -43,6 +43,8 @@ class LearnerTraits(Traits):
     """Which opponent models it can train; NONE: there must be none."""
     learns_probabilities: bool = False
     """It learns the probabilities that actions are drawn with, so they must be drawn that way."""
+    reads_cells: bool = False
+    """It can learn with subgoals that are cells of a board (`omg_inference: cells`)."""
     mixes: bool = False
     """It can combine the seats' values by a mixer."""
     one_team_value: bool = False

@@ -347,7 +347,7 @@ def write_room_page(
     said = "".join(f'<p class="answer">{html_text(room_sentence(row))}</p>' for row in rows)
     sections = [("From floor to ceiling", data.chart(room_chart(rows, (), {}, {}), "From floor to ceiling."))]
     for row in rows:
-        content = html_table(("", metric_words(row.metric).noun, "whose"), room_lines(row))
+        content = html_table(("what", metric_words(row.metric).noun, "whose"), room_lines(row))
         matrix = [cell for cell in responses if (cell.group, cell.set) == (row.group, row.set)]
         if matrix:
             caption = "Every responder (row) with every partner (column), the best row first."

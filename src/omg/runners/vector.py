@@ -18,7 +18,9 @@ from omg.components.episode_batch import EpisodeBatch
 from omg.controllers.base import Lineup, Policy, acts_at_end
 from omg.controllers.oracle import foresee
 from omg.controllers.team import TeamPolicy
+from omg.controllers.telling import telling_policy
 from omg.envs.base import Env, EnvState, Observation, Outcome
+from omg.modules.told import TOLD
 from omg.types import PyTree
 
 OWN_RETURN = "own_return"
@@ -38,14 +40,36 @@ class EpisodeStats(NamedTuple):
     mean return of the seats that learn."""
 
 
+class Film(NamedTuple):
+    """What is to be filmed of the games that are played; a constant of the compiled program."""
+
+    games: int
+    """F, how many of them: the first ones."""
+    show: Callable[[EnvState], PyTree] | None
+    """State of the games -> how they look, leaves [B, ...]; None: there is no picture of the game."""
+    views: bool = False
+    """Whether what is seen is kept as well."""
+
+
+class Filmed(NamedTuple):
+    """The first F of the games that were played."""
+
+    batch: EpisodeBatch
+    """[F, T + 1, ...] as for learners, but with all records of everybody who tells; observations and state are of
+    width 0 unless they were asked for."""
+    scenes: PyTree
+    """What `Film.show` saw, leaves [F, T + 1, ...]."""
+    truncated: Array
+    """[F] bool, whether the time limit ended the game."""
+
+
 class Rollout(NamedTuple):
     """Played episodes: data for the learner (if asked for), statistics, and who sat where (if teams were drawn)."""
 
     batch: EpisodeBatch | None
     stats: EpisodeStats
     lineup: Lineup | None
-    scenes: PyTree = None
-    """What `show` saw, leaves [B, T + 1, ...]; None without it."""
+    film: Filmed | None = None
 
 
 def any_over(flags: Array, axis_name: str | None) -> Array:
@@ -67,7 +91,7 @@ def play_episodes(
     record: bool = True,
     dtype: DTypeLike = jnp.float32,
     axis_name: str | None = None,
-    show: Callable[[EnvState], PyTree] | None = None,
+    film: Film | None = None,
 ) -> Rollout:
     """Plays `num_envs` episodes to their end.
 
@@ -83,12 +107,13 @@ def play_episodes(
         record: whether to return an `EpisodeBatch` with T = `episode_limit`.
         dtype: number type of recorded observations and states.
         axis_name: name of the surrounding `vmap` axis, if any; games of all its members end together.
-        show: state of the games -> what is kept of every slot besides, leaves [B, ...]; needs `record`.
+        film: what is filmed besides; players then tell what they think, and play the same.
 
     Returns:
         Episodes [B, T + 1, ...] and their statistics [B].
     """
     limit = env.spec.episode_limit
+    policy = policy if film is None else telling_policy(policy)
     looks_ahead = isinstance(policy, TeamPolicy) and policy.looks_ahead
     epsilon = jnp.asarray(epsilon, jnp.float32)
     key, reset_key, team_key = jax.random.split(key, 3)
@@ -99,11 +124,17 @@ def play_episodes(
     zeros = jnp.zeros(num_envs, jnp.float32)
     names = env.spec.metrics if learns is None else (*env.spec.metrics, OWN_RETURN)
     stats = EpisodeStats(zeros, zeros.astype(jnp.int32), dict.fromkeys(names, zeros))
-    slots: Slots | None = None
-    if record:
-        shapes = jax.eval_shape(lambda: _first_slot(env, policy, world, seen, memory, key, dtype))
-        shapes |= {} if show is None else {"scene": jax.eval_shape(show, world)}
-        slots = jax.tree.map(lambda leaf: jnp.zeros((limit + 1, *leaf.shape), leaf.dtype), shapes)
+    films = _Films(record, film)
+
+    def first_slot() -> Slots:
+        actions, _, extra = policy.act(seen, memory, key, jnp.float32(0.0))
+        _, _, outcome = env.step(key, world, actions)
+        slot = _slot(seen, actions, outcome.reward, outcome.terminated, outcome.terminated, extra, dtype)
+        return films.cut(slot, world, outcome.truncated)
+
+    slots: Slots = jax.tree.map(
+        lambda leaf: jnp.zeros((limit + 1, *leaf.shape), leaf.dtype), jax.eval_shape(first_slot) if films.any else {}
+    )
 
     def body(loop: tuple) -> tuple:
         t, _, key, alive, world, seen, memory, slots, stats = loop
@@ -112,11 +143,12 @@ def play_episodes(
             act_key, oracle_key = jax.random.split(act_key)
             memory = foresee(env, policy, world, seen, memory, oracle_key)
         actions, next_memory, extra = policy.act(seen, memory, act_key, epsilon)
-        scene = {} if show is None else {"scene": show(world)}
+        before = world
         world, after, outcome = env.step(env_key, world, actions)
-        if slots is not None:
-            slot = scene | _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
-            slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, slot)
+        if films.any:
+            slot = _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
+            row = films.cut(slot, before, outcome.truncated & alive)
+            slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, row)
         stats = _count(stats, alive, outcome, learns)
         alive = alive & ~(outcome.terminated | outcome.truncated)
         return t + 1, any_over(alive, axis_name), key, alive, world, after, next_memory, slots, stats
@@ -124,21 +156,58 @@ def play_episodes(
     start = (jnp.int32(0), jnp.bool_(True), key, jnp.ones(num_envs, bool), world, seen, memory, slots, stats)
     end = jax.lax.while_loop(lambda loop: loop[1] & (loop[0] < limit), body, start)
     t, _, key, _, world, seen, memory, slots, stats = end
-    if slots is None:
+    if not films.any:
         return Rollout(None, stats, lineup)
     nobody = jnp.zeros(num_envs, bool)
     if acts_at_end(policy):
         actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
     else:
-        actions, extra = jax.tree.map(lambda rows: jnp.zeros_like(rows[0]), (slots["actions"], slots["records"]))
-    no_reward = jnp.zeros(slots["reward"].shape[1:], jnp.float32)
-    last = _slot(seen, actions, no_reward, nobody, nobody, extra, dtype)
-    last |= {} if show is None else {"scene": show(world)}
+        empty = jax.eval_shape(lambda: policy.act(seen, memory, key, epsilon))
+        actions, extra = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (empty[0], empty[2]))
+    no_reward = jnp.zeros((num_envs, env.spec.n_agents) if env.spec.reward_per_agent else num_envs, jnp.float32)
+    last = films.cut(_slot(seen, actions, no_reward, nobody, nobody, extra, dtype), world, nobody)
     slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)
-    episode_major = jax.tree.map(lambda rows: jnp.swapaxes(rows, 0, 1), slots)
-    scenes = episode_major.pop("scene", None)
-    seat, players = (None, None) if lineup is None else lineup
-    return Rollout(EpisodeBatch(seat=seat, players=players, **episode_major), stats, lineup, scenes)
+    batch, filmed = films.developed(slots, lineup)
+    return Rollout(batch, stats, lineup, filmed)
+
+
+class _Films(NamedTuple):
+    """What becomes of the time slots of games: data for a learner, a film, or both."""
+
+    record: bool
+    film: Film | None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is kept."""
+        return self.record or self.film is not None
+
+    def cut(self, slot: Slots, world: EnvState, truncated: Array) -> Slots:
+        """What is kept of one slot [B, ...]."""
+        kept: Slots = {}
+        if self.record:
+            learned = {name: row for name, row in slot["records"].items() if not name.startswith(TOLD)}
+            kept |= {**slot, "records": learned}
+        if self.film is None:
+            return kept
+        unseen = {} if self.film.views else {name: slot[name][..., :0] for name in ("obs", "state")}
+        scene = None if self.film.show is None else self.film.show(world)
+        filmed = {**slot, **unseen, "scene": scene, "truncated": truncated}
+        games = self.film.games
+        return kept | {"film": jax.tree.map(lambda row: row[:games], filmed)}
+
+    def developed(self, slots: Slots, lineup: Lineup | None) -> tuple[EpisodeBatch | None, Filmed | None]:
+        """What was asked for, of slots [T + 1, B, ...]."""
+        slots = jax.tree.map(lambda rows: jnp.swapaxes(rows, 0, 1), slots)
+        seat, players = (None, None) if lineup is None else lineup
+        film = slots.pop("film", None)
+        batch = EpisodeBatch(seat=seat, players=players, **slots) if self.record else None
+        if film is None:
+            return batch, None
+        if lineup is not None:
+            seat, players = (column[: len(film["actions"])] for column in lineup)
+        scenes, truncated = film.pop("scene"), film.pop("truncated").any(axis=1)
+        return batch, Filmed(EpisodeBatch(seat=seat, players=players, **film), scenes, truncated)
 
 
 def _slot(
@@ -162,14 +231,6 @@ def _slot(
         "filled": alive,
         "records": extra,
     }
-
-
-def _first_slot(
-    env: Env, policy: Policy, world: EnvState, seen: Observation, memory: PyTree, key: Array, dtype: DTypeLike
-) -> Slots:
-    actions, _, extra = policy.act(seen, memory, key, jnp.float32(0.0))
-    _, _, outcome = env.step(key, world, actions)
-    return _slot(seen, actions, outcome.reward, outcome.terminated, outcome.terminated, extra, dtype)
 
 
 def _count(stats: EpisodeStats, alive: Array, outcome: Outcome, learns: Array | None) -> EpisodeStats:

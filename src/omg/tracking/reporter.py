@@ -21,7 +21,7 @@ from omg.tracking.folder import RunFolder
 from omg.tracking.heartbeat import Heartbeat
 from omg.tracking.quiet import quiet_compiler
 from omg.tracking.trackers import build_trackers
-from omg.training.loop import Speed
+from omg.training.stopwatch import Speed
 from omg.training.summary import Row
 
 _HEADER = csv_text([], MetricRow.names()).encode()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, Protocol
 
 import jax
@@ -26,7 +25,7 @@ from omg.envs import Env
 from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.runners import RUNNERS
-from omg.runners.vector import Rollout
+from omg.runners.vector import Film, Rollout
 from omg.training.state import (
     EXAMINE_STREAM,
     TEST_STREAM,
@@ -37,11 +36,8 @@ from omg.training.state import (
     split_key,
 )
 from omg.training.team import TeamSetup
-from omg.types import PyTree
 
 Say = Callable[[str], None]
-Show = Callable[[PyTree], PyTree]
-"""State of games -> what is kept of a slot besides, leaves [B, ...]."""
 
 POLICY, TESTED = "policy", "tested"
 """Who acts: the player that is being learned, or the same as it is tested. A control goes by its own name."""
@@ -119,13 +115,14 @@ class Collector(Protocol[S]):
         """A round of training episodes: arrays [Z, B, ...]. Without a batch there is nothing to learn from them."""
         ...
 
-    def test(self, state: RunState[S], player: str, *, record: bool) -> Rollout:
+    def test(self, state: RunState[S], player: str, *, record: bool, film: Film | None = None) -> Rollout:
         """Test episodes, the same games whoever plays them; leaves the run's random numbers alone.
 
         Args:
             state: of the run.
             player: `TESTED`, or one of the learner's controls.
             record: whether the batch is wanted.
+            film: what is filmed of the games; None, as where games are on the host, for nothing.
 
         Returns:
             Arrays [Z, E, ...].
@@ -134,14 +131,6 @@ class Collector(Protocol[S]):
 
     def examine_key(self, key: Array) -> Array:
         """From a seed's key, that of what is drawn when the learner examines its test episodes."""
-        ...
-
-    def replay(self, state: RunState[S], show: Show) -> Rollout:
-        """The games of `test` once more, with what `show` sees of them in every slot, [Z, E, T+1, ...].
-
-        Raises:
-            UserError: it cannot look into its games.
-        """
         ...
 
     def dropped(self) -> np.ndarray | None:
@@ -193,8 +182,8 @@ class CompiledCollector(Generic[S]):
 
         return self.seeds(one)(state.learner, state.key, state.t_env)
 
-    def test(self, state: RunState[S], player: str, *, record: bool, show: Show | None = None) -> Rollout:
-        """See `Collector`; with `show`, as `replay`."""
+    def test(self, state: RunState[S], player: str, *, record: bool, film: Film | None = None) -> Rollout:
+        """See `Collector`."""
 
         def one(learner: S, key: Array) -> Rollout:
             return self._play(
@@ -205,7 +194,7 @@ class CompiledCollector(Generic[S]):
                 self.seating.test_epsilon(),
                 record=record,
                 axis_name=self.seeds.axis,
-                show=show,
+                film=film,
             )
 
         return self.seeds(one)(state.learner, state.key)
@@ -213,10 +202,6 @@ class CompiledCollector(Generic[S]):
     def examine_key(self, key: Array) -> Array:
         """See `Collector`."""
         return jax.random.fold_in(key, EXAMINE_STREAM)
-
-    def replay(self, state: RunState[S], show: Show) -> Rollout:
-        """See `Collector`."""
-        return jax.jit(partial(self.test, player=TESTED, record=True, show=show))(state)
 
     def dropped(self) -> None:
         """See `Collector`."""

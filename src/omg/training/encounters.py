@@ -29,8 +29,8 @@ from omg.envs import Env
 from omg.envs.adapters.host import is_hosted
 from omg.errors import UserError
 from omg.learners.base import S
-from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout, play_episodes
-from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Rollout, play_episodes
+from omg.training.collecting import POLICY, TESTED, Say, Seating
 from omg.training.program import Program
 from omg.training.state import EXAMINE_STREAM, TEST_STREAM, RunState, Seated, SeedMap, exploration, split_key
 from omg.training.team import TeamSetup
@@ -146,23 +146,19 @@ class EncounterCollector(Generic[S]):
 
         return self.seeds(one)(state.learner, state.key, state.t_env, state.squad)
 
-    def test(self, state: RunState[S], player: str, *, record: bool, show: Show | None = None) -> Rollout:
-        """See `Collector`; one round with the same co-players. With `show`, as `replay`."""
+    def test(self, state: RunState[S], player: str, *, record: bool, film: Film | None = None) -> Rollout:
+        """See `Collector`; one round with the same co-players."""
 
         def one(learner: S, key: Array, squad: Seated) -> Rollout:
             play_key = jax.random.fold_in(key, TEST_STREAM)
             epsilon = self.seating.test_epsilon()
-            return self._play(learner, player, squad, play_key, epsilon, record=record, show=show)
+            return self._play(learner, player, squad, play_key, epsilon, record=record, film=film)
 
         return self.seeds(one)(state.learner, state.key, state.squad)
 
     def examine_key(self, key: Array) -> Array:
         """See `Collector`."""
         return jax.random.fold_in(key, EXAMINE_STREAM)
-
-    def replay(self, state: RunState[S], show: Show) -> Rollout:
-        """See `Collector`."""
-        return jax.jit(partial(self.test, player=TESTED, record=True, show=show))(state)
 
     def dropped(self) -> None:
         """See `Collector`."""
@@ -179,7 +175,7 @@ class EncounterCollector(Generic[S]):
         epsilon: Array | float,
         *,
         record: bool,
-        show: Show | None = None,
+        film: Film | None = None,
     ) -> Rollout:
         """A round of one replicate."""
         assert isinstance(squad, tuple)
@@ -194,7 +190,7 @@ class EncounterCollector(Generic[S]):
             record=record,
             dtype=self._dtype,
             axis_name=self.seeds.axis,
-            show=show,
+            film=film,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, NamedTuple, NoReturn
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,8 @@ from omg.errors import UserError
 from omg.learners.base import S
 from omg.runners import RUNNERS
 from omg.runners.host import HostRunner, Played, episode_seed
-from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
-from omg.training.collecting import POLICY, TESTED, Say, Seating, Show
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Rollout
+from omg.training.collecting import POLICY, TESTED, Say, Seating
 from omg.training.state import (
     EXAMINE_STREAM,
     SEEDS_AXIS,
@@ -118,8 +118,9 @@ class HostCollector(Generic[S]):
         self.host_seconds = time.perf_counter() - began - chooser.seconds
         return rollout
 
-    def test(self, state: RunState[S], player: str, *, record: bool) -> Rollout:
-        """See `Collector`; plays in rounds, and has the game save its own replays if they are wanted."""
+    def test(self, state: RunState[S], player: str, *, record: bool, film: Film | None = None) -> Rollout:
+        """See `Collector`; plays in rounds, and has the game save its own replays if they are wanted: no film."""
+        assert film is None
         parts: list[Rollout] = []
         games, total = self.seating.config.batch_size_run, self.seating.config.test_nepisode
         for first in range(0, total, games):
@@ -137,10 +138,6 @@ class HostCollector(Generic[S]):
     def examine_key(self, key: Array) -> Array:
         """See `Collector`."""
         return jax.random.fold_in(jax.random.fold_in(key, TEST_STREAM), EXAMINE_STREAM)
-
-    def replay(self, state: RunState[S], show: Show) -> NoReturn:
-        """Refused: nothing here knows where the game keeps its pieces. Games that can save replays of their own."""
-        raise UserError(f"save_replay: {self.env.spec.name} is played on the host and cannot be shown on a page.")
 
     def dropped(self) -> np.ndarray:
         """See `Collector`."""

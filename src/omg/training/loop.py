@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.errors import UserError, out_of_memory
+from omg.runners.vector import EpisodeStats, Filmed
 from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest, save_checkpoint
@@ -27,22 +28,10 @@ from omg.training.progress import Progress, read_progress
 from omg.training.saved import kept_at, take_over
 from omg.training.start import about_learner, about_prior
 from omg.training.state import RunState
+from omg.training.stopwatch import Speed, Stopwatch
 from omg.training.summary import Row, Summary, episode_rows
 from omg.training.tuned import tuned_for
 from omg.types import PyTree
-
-
-class Speed(NamedTuple):
-    """How fast the run has gone since it was started or resumed; kept apart from the metrics, which repeat exactly."""
-
-    t_env: int
-    """Smallest number of steps over all seeds."""
-    steps_per_second: float
-    """Environment steps of all seeds together."""
-    updates_per_second: float
-    """Gradient updates of all seeds together."""
-    host_share: float
-    """Share of the time that was not spent in the compiled programs."""
 
 
 class Reporter(Protocol):
@@ -91,6 +80,8 @@ class Ending(NamedTuple):
 BEST_AT_END = "best_at_end"
 """The best agent, found by a test that only the end of the run has made."""
 
+KeepFilm = Callable[[RunState, Filmed, EpisodeStats, list[int]], None]
+"""(the run when it was tested, what was filmed [Z, F, ...], statistics [Z, E], the seeds that were tested)."""
 SaveAgent = Callable[[PyTree, int, int, str, dict[str, float]], None]
 """(learner state of one seed, seed, t_env, 'best', 'best_at_end', 'last' or a step's, test metrics) -> an agent."""
 
@@ -99,13 +90,20 @@ class Trainer:
     """Runs one configuration to its end, from the start or from its newest checkpoint."""
 
     def __init__(
-        self, program: Program, checkpoints: Path, reporter: Reporter, save_agent: SaveAgent, stop: Stop | None = None
+        self,
+        program: Program,
+        checkpoints: Path,
+        reporter: Reporter,
+        save_agent: SaveAgent,
+        stop: Stop | None = None,
+        keep_film: KeepFilm | None = None,
     ) -> None:
         self.config = config = program.config
         self.program = program
         self.checkpoints = checkpoints
         self.reporter = reporter
         self.save_agent = save_agent
+        self.keep_film = keep_film
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         self.stop = stop or Stop()
         self._whole: tuple[RunState, Progress, Summary] | None = None
@@ -133,7 +131,7 @@ class Trainer:
         config = self.config
         status = "finished"
         summary = Summary(self.program.spec, len(self.seeds), progress.summary)
-        watch = _Stopwatch()
+        watch = Stopwatch()
         # Before, a signal ends the run at once: nothing has been trained since the newest checkpoint.
         with self.stop.holding():
             while True:
@@ -252,10 +250,13 @@ class Trainer:
     def _test(self, test: Test, state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         self.reporter.busy(f"testing, {self.config.test_nepisode:,} episodes of each seed")
-        stats, found = jax.device_get(test(state))
+        stats, found, film = jax.device_get(test(state))
         progress.last_test = int(state.t_env.numpy().min())
         rows: list[Row] = []
         steps = state.t_env.numpy()
+        if film is not None and self.keep_film is not None:
+            trained = [index for index, t_env in enumerate(steps) if int(t_env) != progress.tested_at[index]]
+            self.keep_film(state, film, stats, trained)
         key = f"test_{self.program.success_metric}_mean"
         for index, seed in enumerate(self.seeds):
             t_env = int(steps[index])
@@ -376,29 +377,3 @@ class Trainer:
     @staticmethod
     def _one_seed(state: RunState, index: int) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[index], state.learner)
-
-
-class _Stopwatch:
-    """Adds up the time of the training chunks, inside and around the compiled program; tests and saves do not count."""
-
-    def __init__(self) -> None:
-        self.inside = self.around = 0.0
-        self.steps = self.updates = 0
-        self.started = self.ended = 0.0
-
-    def start(self) -> None:
-        self.started = time.perf_counter()
-
-    def stop(self, host_seconds: float) -> None:
-        self.ended = time.perf_counter()
-        self.inside += self.ended - self.started - host_seconds
-        self.around += host_seconds
-
-    def count(self, steps: int, updates: int) -> None:
-        self.steps += steps
-        self.updates += updates
-        self.around += time.perf_counter() - self.ended
-
-    def speed(self, t_env: int) -> Speed:
-        total = max(self.inside + self.around, 1e-9)
-        return Speed(t_env, self.steps / total, self.updates / total, self.around / total)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,15 @@ from omg.components.replay import Storage
 from omg.config import Config
 from omg.envs import Env, make_env
 from omg.envs.adapters.host import is_hosted
+from omg.envs.scenes import scenery_of
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
-from omg.runners.vector import OWN_RETURN, EpisodeStats, Rollout
+from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Filmed, Rollout
 from omg.stopping import side_by_side
 from omg.training.adapting import PLAYERS
-from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating, Show
+from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating
 from omg.training.hosted import HostCollector
 from omg.training.learning import Learning, Metrics
 from omg.training.measures import MEASURES, ExaminedEpisodes, take_measures
@@ -42,9 +43,22 @@ from omg.training.tuned import Tuned, check_by_seed, tuned_for
 
 Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
 TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
-Test = Callable[[RunState[S]], tuple[EpisodeStats, Metrics]]
 _WORTH_TELLING = 5.0
 """Seconds of compilation from which on each program is named with its own."""
+
+
+class Tested(NamedTuple):
+    """What a test brought."""
+
+    stats: EpisodeStats
+    """[Z, E]."""
+    metrics: Metrics
+    """What the learner measured, name -> [Z]."""
+    film: Filmed | None = None
+    """[Z, F, ...] of the first F games, with `save_replay`."""
+
+
+Test = Callable[[RunState[S]], Tested]
 
 
 def build_program(config: Config, env: Env | None = None) -> Program:
@@ -56,6 +70,14 @@ def build_program(config: Config, env: Env | None = None) -> Program:
     """
     env = make_env(config.env, **config.env_args) if env is None else env
     return Program(config, env, collector=HostCollector if is_hosted(env) else CompiledCollector)
+
+
+def film_of(config: Config, env: Env) -> Film | None:
+    """What is filmed of the tests of a run; None: nothing. Games on the host save replays of their own, or none."""
+    if not config.save_replay or is_hosted(env):
+        return None
+    scenery = scenery_of(env)
+    return Film(min(config.replay_games, config.test_nepisode), None if scenery is None else scenery.show)
 
 
 class Program(Generic[S]):
@@ -89,6 +111,8 @@ class Program(Generic[S]):
         squad = None if self.team is None else self.team.squad
         self.partners = 0 if squad is None else squad.size
         draw = None if self.team is None else self.team.draw
+        self.film = film_of(config, self.env)
+        """What is filmed of tests."""
         self.measures = {name: MEASURES[name].build for name in config.measure}
         """What the key `measure` asks for."""
         self.prior, self.prior_card, maps = load_prior_for(config, self.env, squad)
@@ -219,10 +243,6 @@ class Program(Generic[S]):
         """Frees what the collector holds outside this process."""
         self.collector.close()
 
-    def replay(self, state: RunState[S], show: Show) -> Rollout:
-        """The games of `test` once more, with what `show` sees of the game's state in every slot, [Z, E, T+1, ...]."""
-        return self.collector.replay(state, show)
-
     # --------------------------------------------------------------------------------------------------- compiled
 
     def _init(self, seeds: Array, prior: Prior | None, given: Given, squad: Seated, tuned: Tuned) -> RunState[S]:
@@ -258,14 +278,11 @@ class Program(Generic[S]):
         state, log = self._learn_from(state, rollout)
         return state, jax.tree.map(lambda values: values[None], log)
 
-    def _test(self, state: RunState[S]) -> tuple[EpisodeStats, Metrics]:
-        """Plays `test_nepisode` test episodes per seed and lets the learner examine them.
-
-        Returns:
-            Statistics [Z, E], and what the learner measured, name -> [Z].
-        """
-        rollout = self.collector.test(state, TESTED, record=self.examines)
-        return rollout.stats, {} if rollout.batch is None else self._examine(state, rollout.batch)
+    def _test(self, state: RunState[S]) -> Tested:
+        """Plays `test_nepisode` test episodes per seed and lets the learner examine them."""
+        rollout = self.collector.test(state, TESTED, record=self.examines, film=self.film)
+        found = {} if rollout.batch is None else self._examine(state, rollout.batch)
+        return Tested(rollout.stats, found, rollout.film)
 
     def _examine(self, state: RunState[S], batch: EpisodeBatch) -> Metrics:
         def one(learner: S, key: Array, batch: EpisodeBatch) -> Metrics:
@@ -297,7 +314,7 @@ class Program(Generic[S]):
         dropped = self.collector.dropped()
         return state, log._replace(dropped=None if dropped is None else dropped[None])
 
-    def _play_and_examine(self, state: RunState[S]) -> tuple[EpisodeStats, Metrics]:
+    def _play_and_examine(self, state: RunState[S]) -> Tested:
         """`_test`, with the learner's look at the episodes compiled alone."""
         rollout = self.collector.test(state, TESTED, record=self.examines)
-        return rollout.stats, {} if rollout.batch is None else self._examine_round(state, rollout.batch)
+        return Tested(rollout.stats, {} if rollout.batch is None else self._examine_round(state, rollout.batch))

@@ -20,7 +20,10 @@ ADAPTERS: dict[str, str] = {
     "pymarl": "omg.envs.adapters.pymarl:PyMARLEnv",
 }
 """Name of the interface -> module and class."""
-OPTIONS: dict[str, tuple[str, ...]] = {"epymarl": ("common_reward", "reward_scalarisation")}
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "epymarl": ("common_reward", "reward_scalarisation"),
+    "pettingzoo": ("render_mode",),
+}
 """Words that an interface takes besides the game and the seed."""
 
 

@@ -30,10 +30,20 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
     that is dead in sc2 remains an agent, with no-op as its only legal action, because the team's reward goes on.
     """
 
-    def __init__(self, env: Env, seed: int = 0) -> None:
+    def __init__(self, env: Env, seed: int = 0, render_mode: str | None = None) -> None:
         spec = env.spec
-        self.metadata = {"name": f"{spec.name}_{spec.scenario}", "render_modes": [], "is_parallelizable": True}
-        self.render_mode = None
+        self._game = SingleGame(env, seed)
+        modes = self._game.render_modes
+        self.metadata = {
+            "name": f"{spec.name}_{spec.scenario}",
+            "render_modes": modes,
+            "render_fps": 4,
+            "is_parallelizable": True,
+        }
+        if render_mode is not None and render_mode not in modes:
+            allowed = ", ".join(modes) or "none: there is no picture of it"
+            raise UserError(f"render_mode: got '{render_mode}' for {spec.name}. Allowed: {allowed}.")
+        self.render_mode = render_mode
         self.spec = spec
         self.possible_agents = [f"agent_{seat}" for seat in range(spec.n_agents)]
         self.agents: list[str] = []
@@ -50,7 +60,6 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
         self.action_spaces: dict[str, spaces.Discrete] = {
             agent: spaces.Discrete(spec.n_actions) for agent in self.possible_agents
         }
-        self._game = SingleGame(env, seed)
 
     def observation_space(self, agent: str) -> spaces.Dict:
         """The space of one agent's observation dictionary."""
@@ -101,8 +110,12 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
         """The global state, [S] float32."""
         return self._game.seen.state
 
-    def render(self) -> None:
-        """Draws nothing: the built-in games have no window."""
+    def render(self) -> np.ndarray | str | None:
+        """How the game stands, as `render_mode` says.
+
+        `rgb_array`: an image [height, width, 3] uint8; `ansi`: a text, of games on a board; None: nothing is drawn.
+        """
+        return self._game.render(self.render_mode)
 
     def close(self) -> None:
         """Frees nothing: the game holds no outside resources."""

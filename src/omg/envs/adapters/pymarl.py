@@ -112,8 +112,10 @@ class PyMARLEnv:
             self._game.restart(seed)
         return self._game.seed
 
-    def render(self) -> None:
-        """Draws nothing: the built-in games have no window."""
+    def render(self) -> np.ndarray | None:
+        """How the game stands as an image, [height, width, 3] uint8; None where there is no picture of it."""
+        image = self._game.render("rgb_array")
+        return image if isinstance(image, np.ndarray) else None
 
     def close(self) -> None:
         """Frees nothing: the game holds no outside resources."""
@@ -122,7 +124,7 @@ class PyMARLEnv:
         """Refused: only the real StarCraft II writes replay files."""
         raise UserError(
             f"save_replay: '{self.spec.name}' is a built-in simulator and writes no StarCraft II replays. "
-            "`omg evaluate RUN` plays a trained agent and prints its results."
+            "`omg watch RUN` shows a game of a trained agent."
         )
 
     def _play(self, actions: Sequence[int]) -> tuple[Outcome, dict[str, float]]:

@@ -12,6 +12,8 @@ from jax import Array
 
 from omg.envs.adapters.host import Seen
 from omg.envs.base import AnyEnv, EnvState, Observation, Outcome
+from omg.envs.drawing import Floor, Overlay, draw_moment, letters, pixels_of, pose_of
+from omg.envs.scenes import Scene, Shown, scenery_of
 
 Part = TypeVar("Part", Observation, Outcome)
 
@@ -35,6 +37,27 @@ class SingleGame:
         """Begins the sequence of episodes that belongs to `seed`; takes effect at the next `reset`."""
         self.seed = seed
         self._key = jax.random.key(seed)
+
+    @property
+    def render_modes(self) -> list[str]:
+        """How it can be drawn: `rgb_array`, and a board of cells also as text, `ansi`."""
+        scenery = scenery_of(self.env)
+        return [] if scenery is None else ["rgb_array", "ansi"] if scenery.cells else ["rgb_array"]
+
+    def render(self, mode: str | None) -> np.ndarray | str | None:
+        """How the game stands: an image [height, width, 3] uint8, a text, or None where nothing is to be drawn."""
+        scenery = scenery_of(self.env)
+        if mode is None or scenery is None:
+            return None
+        if self._seen is None:
+            raise RuntimeError("The game has not started: call reset() before render().")
+        moment = pose_of(jax.device_get(_show(self.env, self._state)))
+        whole = (scenery.left, scenery.top, scenery.width, scenery.height)
+        field = Floor(whole, whole, scenery.cells)
+        if mode == "ansi":
+            return letters(field, scenery.pieces, moment)
+        fights = any(piece.reach is not None for piece in scenery.pieces)
+        return pixels_of(draw_moment(field, scenery.pieces, moment, Overlay(fights=fights)))
 
     @property
     def seen(self) -> Seen:
@@ -75,6 +98,12 @@ def _step(env: AnyEnv, key: Array, state: EnvState, actions: Array) -> tuple[Arr
     key, own = jax.random.split(key)
     state, observation, outcome = env.step(own, state, actions[None])
     return key, state, _without_batch(observation), _without_batch(outcome)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _show(env: Shown, state: EnvState) -> Scene:
+    shown: Scene = jax.tree.map(lambda array: array[0], env.scenery().show(state))
+    return shown
 
 
 def _without_batch(tree: Part) -> Part:

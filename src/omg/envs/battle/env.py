@@ -120,7 +120,7 @@ class Battle:
 
     def scenery(self) -> Scenery[World]:
         """See `omg.envs.scenes.Shown`."""
-        return battle_scenery(self.rules)
+        return battle_scenery(self.rules, self.layout)
 
     def observe(self, world: World) -> Observation:
         """What the allies see."""

@@ -126,7 +126,7 @@ class Foraging:
 
     def scenery(self) -> Scenery[ForagingState]:
         """See `omg.envs.scenes.Shown`."""
-        return foraging_scenery(self.args)
+        return foraging_scenery(self.args, sees_all=self._sight is None)
 
     def _observe(self, state: ForagingState) -> Observation:
         foods = (state.food_row, state.food_col, state.food_level)

@@ -38,6 +38,16 @@ class GoalSet(ABC, Generic[State]):
     codes_are_cells: bool = False
     """Whether the first codes are the cells of the board: they change when it is turned."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the goals are called, for people."""
+        return tuple(f"goal {number + 1}" for number in range(self.count))
+
+    def places(self, state: State) -> tuple[Array, Array]:
+        """Where the goals are, x and y [B, G] of middles of cells; NaN, as here, where they have no place."""
+        nowhere = jnp.full(self.exists(state).shape, jnp.nan)
+        return nowhere, nowhere
+
     @abstractmethod
     def exists(self, state: State) -> Array:
         """Which goals can still be reached, [B, G] bool."""

@@ -9,7 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.envs.grid.state import State
-from omg.envs.scenes import STONE, Piece, Scene, Scenery, player_pieces, scene
+from omg.envs.grid.view import own_first
+from omg.envs.scenes import (
+    STONE,
+    Move,
+    Piece,
+    Scene,
+    Scenery,
+    ViewPlaces,
+    marked_places,
+    player_pieces,
+    scene,
+)
 
 if TYPE_CHECKING:
     from omg.envs.grid.game import GridGame
@@ -42,4 +53,23 @@ def board_scenery(game: GridGame[State], looks: Mapping[str, tuple[str, float]])
         y = jnp.concatenate([fixed[1], player // board.width], axis=1)
         return scene(x.T + 0.5, y.T + 0.5, jnp.concatenate([pictures, game.there(state)], axis=1).T)
 
-    return Scenery(0, 0, board.width, board.height, True, tuple(pieces), show)
+    players = game.args.players
+    first = len(kinds) * board.cells
+
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pictures = views[..., : players * board.cells].reshape(*views.shape[:-1], players, board.cells)
+        return marked_places(pictures, board.width)
+
+    steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+    return Scenery(
+        0,
+        0,
+        board.width,
+        board.height,
+        True,
+        tuple(pieces),
+        show,
+        seats=tuple(range(first, first + players)),
+        moves=tuple(Move(name, *steps.get(name, (0, 0))) for name in game.actions),
+        in_obs=tuple(ViewPlaces(tuple(int(first + other) for other in order), read) for order in own_first(players)),
+    )

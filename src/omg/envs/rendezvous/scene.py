@@ -8,7 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.envs.rendezvous.args import RendezvousArgs
-from omg.envs.scenes import FOOD, STONE, Piece, Scene, Scenery, player_pieces, scene
+from omg.envs.scenes import (
+    FOOD,
+    STONE,
+    Piece,
+    Scene,
+    Scenery,
+    ViewPlaces,
+    compass_moves,
+    marked_places,
+    player_pieces,
+    scene,
+)
 
 if TYPE_CHECKING:
     from omg.envs.rendezvous.env import RendezvousState
@@ -33,4 +44,26 @@ def rendezvous_scenery(args: RendezvousArgs) -> Scenery[RendezvousState]:
         y = jnp.concatenate([rows, middle - _ABOVE, state.row + 0.5 + _BELOW])
         return scene(x, y, number=jnp.full(x.shape, jnp.nan).at[len(corners)].set(state.met))
 
-    return Scenery(0, 0, args.size, args.size, True, tuple(pieces), show)
+    first, cells = len(corners) + 1, args.size**2
+
+    def reader(order: tuple[int, int]) -> ViewPlaces:
+        aside = np.array([(-_ASIDE, _ASIDE)[seat] for seat in order])
+
+        def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            x, y = marked_places(views[..., : 2 * cells].reshape(*views.shape[:-1], 2, cells), args.size)
+            return x + aside, y + _BELOW
+
+        return ViewPlaces(tuple(first + seat for seat in order), read)
+
+    return Scenery(
+        0,
+        0,
+        args.size,
+        args.size,
+        True,
+        tuple(pieces),
+        show,
+        seats=(first, first + 1),
+        moves=compass_moves(),
+        in_obs=(reader((0, 1)), reader((1, 0))),
+    )

@@ -169,6 +169,18 @@ class SnowdriftGoals(GoalSet[SnowdriftState]):
         self.idle = game.cells
         self.width = game.cells + 1
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See `GoalSet.names`."""
+        return (*(f"drift {number + 1}" for number in range(self.count - 1)), "none")
+
+    def places(self, state: SnowdriftState) -> tuple[Array, Array]:
+        """See `GoalSet.places`: the cells of the drifts that are left."""
+        drift, width = state.drift.astype(jnp.int32), self.game.board.width
+        places = (jnp.where(state.drift_left, cells + 0.5, jnp.nan) for cells in (drift % width, drift // width))
+        x, y = (jnp.pad(place, ((0, 0), (0, 1)), constant_values=jnp.nan) for place in places)
+        return x, y
+
     def exists(self, state: SnowdriftState) -> Array:
         """See `GoalSet.exists`; to do nothing is always possible."""
         return jnp.pad(state.drift_left, ((0, 0), (0, 1)), constant_values=True)

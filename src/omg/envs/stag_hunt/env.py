@@ -188,6 +188,7 @@ class StagHuntGoals(GoalSet[StagHuntState]):
 
     count = width = achievements = 2
     alpha = 0.995
+    names = ("stag", "hare")
 
     def __init__(self, game: StagHunt) -> None:
         self.game = game

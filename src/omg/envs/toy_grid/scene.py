@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from omg.envs.scenes import FOOD, Piece, Scene, Scenery, player_pieces, scene
+from omg.envs.scenes import FOOD, Piece, Scene, Scenery, ViewPlaces, compass_moves, player_pieces, scene
 from omg.envs.toy_grid.args import ToyGridArgs
 
 if TYPE_CHECKING:
@@ -24,4 +24,19 @@ def toy_scenery(args: ToyGridArgs) -> Scenery[ToyGridState]:
         there = jnp.concatenate([state.pays, jnp.ones_like(state.pays)])
         return scene(jnp.concatenate([cols, state.col]) + 0.5, jnp.concatenate([rows, state.row]) + 0.5, there)
 
-    return Scenery(0, 0, args.size, args.size, True, tuple(pieces), show)
+    def read(views: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        last = args.size - 1
+        return last * views[..., 1:4:2] + 0.5, last * views[..., 0:4:2] + 0.5
+
+    return Scenery(
+        0,
+        0,
+        args.size,
+        args.size,
+        True,
+        tuple(pieces),
+        show,
+        seats=(2, 3),
+        moves=compass_moves(),
+        in_obs=(ViewPlaces((2, 3), read), ViewPlaces((3, 2), read)),
+    )

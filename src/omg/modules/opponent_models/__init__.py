@@ -53,7 +53,7 @@ OPPONENT_MODELS: Registry[Callable[..., OpponentModel | None], ModelTraits] = Re
             "MeLIBA: a belief about what the others are and have in mind",
         ),
         "omg_am": Entry(
-            "omg.modules.opponent_models.subgoal:SubgoalModel",
+            "omg.modules.opponent_models.inferring:new_model",
             ModelTraits(
                 sections=(ModelRateKeys, ModelWidthKeys, FeatureKeys, CodeKeys, InferenceKeys),
                 training=ModelTraining.SUBGOALS,

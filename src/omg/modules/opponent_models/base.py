@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from omg.modules.maps import MapShape
+from omg.modules.told import Expectation
 from omg.registry.keys import Keys, KeysT, section_in
 from omg.types import PyTree
 
@@ -35,7 +36,7 @@ class ModelSizes(NamedTuple):
     hidden_dim: int
     """Width of the model's recurrent state."""
     inference: str = "cvae"
-    """`omg_am`: a `cvae` or an `mlp`."""
+    """`omg_am`: a `cvae` or an `mlp`, or `cells`."""
     reconstruct: str = "embedding"
     """`omg_am`: what its decoder reconstructs, `embedding` or `input`."""
     actions: str = "each"
@@ -46,10 +47,14 @@ class ModelSizes(NamedTuple):
     """`omg_am`: how the agent is shown a subgoal, as its `code`, as the `view` it stands for, or `both`."""
     others_dim: int | None = None
     """`omg_am`: width of what subgoals stand for, where that is what the others do; None: views, `seen_dim`."""
+    others_places: bool = False
+    """`omg_am`: whether that is where the others are, three numbers each (`subgoal_of: places`)."""
     map_shape: MapShape | None = None
     """`omg_am`: the binary map that views begin with, to be read by convolutions; None: all are plain numbers."""
     subgoals: int = 1
     """`omg_am`: subgoals that are inferred side by side, each `feature_dim` wide."""
+    horizon: int = 5
+    """`omg_am`: how many steps ahead a cell is that is inferred."""
     naive_feature: str = "embedding"
     """`base_am`: whether its feature is the `embedding` or the `probabilities` of the others' actions."""
     normalise: bool = False
@@ -128,6 +133,10 @@ class OpponentModel(eqx.Module):
 
         They must be detached: the loss of the agent never trains the model.
         """
+
+    def expects(self, features: Array) -> tuple[Expectation, ...]:
+        """What features [..., m, F] say about the others, for people to look at; here nothing that can be shown."""
+        return ()
 
 
 class ModelTargets(NamedTuple):

@@ -8,8 +8,8 @@ Two sums make a cell's logit: one for the cell as such, and one for what stands 
 convolutions that the view is read with. By the first alone every cell has to be learned for itself, which takes several
 times as many episodes.
 
-Letters in shapes: "..." are B games at one step or [B, T] along episodes, always of one seat (m = 1 in `ModelInputs`),
-A seats, J = A - 1 co-players in the order of their seats, O what a seat sees, U actions, W recurrent state.
+Letters in shapes: "..." are B games at one step or [B, T] along episodes, m seats that infer, A seats, J = A - 1
+co-players in the order of their seats, O what a seat sees, U actions, W recurrent state.
 """
 
 from __future__ import annotations
@@ -67,21 +67,20 @@ class CellModel(eqx.Module):
         return height * width
 
     def infer(self, inputs: ModelInputs, memory: SubgoalMemory) -> tuple[Array, SubgoalMemory]:
-        """One step: inputs [B, 1, ...] and memory [B, 1, W] -> logits [B, J, cells] and the new memory."""
+        """One step: inputs [B, m, ...] and memory [B, m, W] -> logits [B, m, J, cells] and the new memory."""
         pictures, embedding = self._look(inputs.seen)
         gates = self._gates(memory.seen, inputs)
         hidden = gru_cell(gates, memory.hidden, self.hidden_gates.weight, self.hidden_gates.bias)
-        logits = self._logits(pictures[:, 0], embedding[:, 0], hidden[:, 0])
-        return logits, SubgoalMemory(hidden, embedding)
+        return self._logits(pictures, embedding, hidden), SubgoalMemory(hidden, embedding)
 
     def unroll(self, inputs: ModelInputs) -> Array:
-        """Along episodes: inputs [B, T, 1, ...] -> logits [B, T, J, cells]."""
+        """Along episodes: inputs [B, T, m, ...] -> logits [B, T, m, J, cells]."""
         pictures, embedding = self._look(inputs.seen)
         before = jnp.pad(embedding[:, :-1], ((0, 0), (1, 0), (0, 0), (0, 0)))
-        start = jnp.zeros((len(embedding), 1, self.sizes.hidden_dim))
+        start = jnp.zeros((len(embedding), embedding.shape[2], self.sizes.hidden_dim))
         gates = self._gates(before, inputs)
         hidden = unroll_rows(gates, start, self.hidden_gates.weight, self.hidden_gates.bias)
-        return self._logits(pictures[:, :, 0], embedding[:, :, 0], hidden[:, :, 0])
+        return self._logits(pictures, embedding, hidden)
 
     def _look(self, seen: Array) -> tuple[Array, Array]:
         """Of views [..., O]: what the convolutions see around each cell [..., 16, cells], and the embedding."""
@@ -91,7 +90,7 @@ class CellModel(eqx.Module):
         return pictures, jax.nn.relu(self.embed(found))
 
     def _gates(self, before: Array, inputs: ModelInputs) -> Array:
-        """Input projections of the recurrent unit, [..., 1, 3W]; before: the view of the step before, embedded."""
+        """Input projections of the recurrent unit, [..., m, 3W]; before: the view of the step before, embedded."""
         parts = [before]
         if self.sizes.actions != "none":
             each = others_one_hot(inputs.last_actions, inputs.seats, self.sizes.n_actions)

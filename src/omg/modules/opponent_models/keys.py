@@ -92,7 +92,7 @@ class InferenceKeys(Keys):
 
     omg_inference: Annotated[str, Words("cvae", "mlp", "cells")] = Field(
         "cvae",
-        description="What is inferred: codes, as distributions (cvae) or points (mlp), or in hop_plus cells of a board",
+        description="What is inferred: codes, as distributions (cvae) or points (mlp), or the others' cells of a board",
     )
     omg_reconstruct: Annotated[str, Words("embedding", "input"), _OF_CODES] = Field(
         "embedding",

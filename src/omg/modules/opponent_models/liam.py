@@ -28,6 +28,7 @@ from omg.modules.opponent_models.base import (
 from omg.modules.opponent_models.normalising import counting, normalised, statistics_for
 from omg.modules.opponent_models.prior import InputStatistics
 from omg.modules.recurrent import gru_cell, unroll_rows
+from omg.modules.told import Expectation, ExpectedActions
 
 
 class LIAMModel(SupervisedModel):
@@ -90,6 +91,11 @@ class LIAMModel(SupervisedModel):
         """The embeddings, detached: the loss of the agent never trains the model."""
         return jax.lax.stop_gradient(inference)
 
+    def expects(self, features: Array) -> tuple[Expectation, ...]:
+        """What the decoder reads from the embedding of the others' actions."""
+        hidden = jax.nn.relu(self.decode(features))
+        return (ExpectedActions(jax.nn.softmax(self._action_logits(hidden))),)
+
     def counting(self, inputs: ModelInputs, targets: ModelTargets, viewed: Array, mask: Array) -> Self:
         """See `SupervisedModel.counting`: what the own seats and the others saw."""
         seen = counting(self.seen_statistics, inputs.seen, viewed)
@@ -105,13 +111,18 @@ class LIAMModel(SupervisedModel):
         """
         hidden = jax.nn.relu(self.decode(inference))
         others = self.sizes.n_agents - 1
-        logits = self.others_actions(hidden).reshape(*hidden.shape[:-1], others, self.sizes.n_actions)
+        logits = self._action_logits(hidden)
         seen = self.others_obs(hidden).reshape(*hidden.shape[:-1], others, self.sizes.obs_dim)
         truth = normalised(others_of(targets.obs, targets.seats), self.others_statistics)
         obs_loss = mean_over((seen - truth) ** 2, mask)
         loss, accuracy = action_loss(logits, others_of(targets.actions, targets.seats), mask)
         metrics = {"am_obs_loss": obs_loss, "am_action_loss": loss, "am_action_accuracy": accuracy}
         return obs_loss + loss, {"am_loss": obs_loss + loss, **metrics}
+
+    def _action_logits(self, hidden: Array) -> Array:
+        """[..., m, W] -> [..., m, A-1, U]."""
+        logits = self.others_actions(hidden)
+        return logits.reshape(*hidden.shape[:-1], self.sizes.n_agents - 1, self.sizes.n_actions)
 
     def _gates(self, inputs: ModelInputs) -> Array:
         """Input projections of the recurrent unit, [..., m, 3W]."""

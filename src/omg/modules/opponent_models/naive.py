@@ -27,6 +27,7 @@ from omg.modules.opponent_models.base import (
 )
 from omg.modules.opponent_models.normalising import counting, normalised, statistics_for
 from omg.modules.opponent_models.prior import InputStatistics
+from omg.modules.told import Expectation, ExpectedActions
 
 
 class NaiveInference(NamedTuple):
@@ -79,10 +80,7 @@ class NaiveModel(SupervisedModel):
         seen = normalised(inputs.seen, self.seen_statistics)
         hidden = jax.nn.relu(self.fc1(jnp.concatenate([seen, others, own], axis=-1)))
         embedding = jax.nn.relu(self.fc2(hidden))
-        logits = self.actions(embedding)
-        return NaiveInference(
-            embedding, logits.reshape(*logits.shape[:-1], self.sizes.n_agents - 1, self.sizes.n_actions)
-        )
+        return NaiveInference(embedding, self._apart(self.actions(embedding)))
 
     def features(self, inference: NaiveInference, key: Array | None) -> Array:
         """[..., m, F], detached: the loss of the agent never trains the model."""
@@ -91,6 +89,16 @@ class NaiveModel(SupervisedModel):
         else:
             values = inference.embedding
         return jax.lax.stop_gradient(values)
+
+    def expects(self, features: Array) -> tuple[Expectation, ...]:
+        """The actions that it predicts."""
+        if self.sizes.naive_feature == "probabilities":
+            return (ExpectedActions(self._apart(features)),)
+        return (ExpectedActions(jax.nn.softmax(self._apart(self.actions(features)))),)
+
+    def _apart(self, values: Array) -> Array:
+        """[..., (A-1) * U] -> [..., A-1, U]."""
+        return values.reshape(*values.shape[:-1], self.sizes.n_agents - 1, self.sizes.n_actions)
 
     def counting(self, inputs: ModelInputs, targets: ActionTargets, viewed: Array, mask: Array) -> Self:
         """See `SupervisedModel.counting`: what the own seats saw."""

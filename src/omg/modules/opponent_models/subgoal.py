@@ -42,6 +42,7 @@ from omg.modules.opponent_models.prior import (
     bit_cross_entropy,
 )
 from omg.modules.recurrent import gru_cell, unroll_rows
+from omg.modules.told import Expectation, ExpectedPlaces, ExpectedViews, Whose
 
 EMBEDDING = 32
 """Width of the embedded present view."""
@@ -170,6 +171,18 @@ class SubgoalModel(OpponentModel):
         drawn = key is not None and self.sizes.inference == "cvae"
         found = sample(inference.mean, inference.log_var, key) if drawn and key is not None else inference.mean
         return jax.lax.stop_gradient(found)
+
+    def expects(self, features: Array) -> tuple[Expectation, ...]:
+        """The view that a subgoal stands for, or the places; of several subgoals one for each co-player."""
+        if self.sizes.subgoals > 1:
+            apart = features.reshape(*features.shape[:-1], self.sizes.subgoals, self.sizes.feature_dim)
+            return (ExpectedViews(self.prior.decode(apart), Whose.CO_PLAYERS, round_table=False),)
+        decoded = self.prior.decode(features)
+        if self.sizes.others_places:
+            x, y, _ = jnp.moveaxis(decoded.reshape(*decoded.shape[:-1], -1, 3), -1, 0)
+            return (ExpectedPlaces(x, y),)
+        whose = Whose.OWN if self.sizes.others_dim is None else Whose.STEPS
+        return (ExpectedViews(decoded, whose),)
 
     def subgoal_loss(
         self,

@@ -5,12 +5,13 @@ function drawIntervals(panel, view, part, hidden, label, say) {
   const narrow = panel.clientWidth < 560, gap = narrow ? 40 : 28;
   const longest = Math.max(0, ...rows.map(row => row.name.length));
   const left = narrow ? 10 : Math.min(240, 16 + 7 * longest);
-  const marks = part.marks ?? [], top = marks.length ? 34 : 10, bottom = 42;
-  const [svg, width] = frame(panel, part.title ? `${label}: ${part.title}` : label, top + bottom + gap * rows.length);
-  const right = 14, foot = top + gap * rows.length;
+  const marks = part.marks ?? [], bottom = 42, right = 14, width = Math.max(240, panel.clientWidth);
   const values = part.rows.flatMap(row => [row.value, row.low, row.high, row.worst]);
   const [low, high] = range([...values, ...marks.map(one => one.at)], view.x, 0.06);
   const x = scale(low, high, left, width - right), across = ticks(low, high, (width - left) / 90);
+  const lanes = laneNames(marks, x, left, width), top = lanes.length ? 10 + 13 * (1 + Math.max(...lanes.map(one => one.lane))) : 10;
+  const [svg] = frame(panel, part.title ? `${label}: ${part.title}` : label, top + bottom + gap * rows.length);
+  const foot = top + gap * rows.length;
   for (const span of part.spans ?? [])
     add(svg, "rect", {x: x(span.from), y: top, width: Math.max(0, x(span.to) - x(span.from)), height: foot - top, class: `part-${span.kind}`});
   for (const at of across) {
@@ -18,14 +19,9 @@ function drawIntervals(panel, view, part, hidden, label, say) {
     add(svg, "text", {x: x(at), y: foot + 16, "text-anchor": "middle", class: "faint"}, written(at, tickAxis(view.x, across)));
   }
   if (low < 0 && high > 0) add(svg, "line", {x1: x(0), x2: x(0), y1: top, y2: foot, class: "zero"});
-  let line = 0, last = -Infinity;
-  for (const mark of [...marks].sort((one, other) => one.at - other.at)) {
-    add(svg, "line", {x1: x(mark.at), x2: x(mark.at), y1: top - 4, y2: foot, class: "mark"});
-    // Names that would touch stand one above the other.
-    line = x(mark.at) - last < 7 * mark.name.length ? 1 - line : 0;
-    last = x(mark.at);
-    const anchor = last > width - 80 ? "end" : last < left + 60 ? "start" : "middle";
-    add(svg, "text", {x: last, y: 12 + 13 * line, "text-anchor": anchor, class: "faint"}, mark.name);
+  for (const {mark, place, anchor, lane} of lanes) {
+    add(svg, "line", {x1: place, x2: place, y1: top - 4, y2: foot, class: "mark"});
+    add(svg, "text", {x: place, y: 12 + 13 * lane, "text-anchor": anchor, class: "faint"}, mark.name);
   }
   add(svg, "text", {x: (left + width - right) / 2, y: foot + 34, "text-anchor": "middle"}, view.x.title);
   const chosen = add(svg, "rect", {x: 0, width, height: gap, class: "chosen", visibility: "hidden"});
@@ -57,6 +53,20 @@ function drawIntervals(panel, view, part, hidden, label, say) {
   }, () => { box.hide(); chosen.setAttribute("visibility", "hidden"); });
 }
 
+// Where the names of marks stand: in the first line in which they touch no other.
+function laneNames(marks, x, left, width) {
+  const taken = [];
+  return [...marks].sort((one, other) => one.at - other.at).map(mark => {
+    const place = x(mark.at), long = 6.6 * mark.name.length;
+    const anchor = place + long / 2 > width ? "end" : place - long / 2 < left ? "start" : "middle";
+    const from = place - {start: 0, middle: long / 2, end: long}[anchor];
+    let lane = taken.findIndex(until => until < from - 6);
+    if (lane < 0) lane = taken.length;
+    taken[lane] = from + long;
+    return {mark, place, anchor, lane};
+  });
+}
+
 // Every one of the rows with every one of the columns.
 const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 function tint(share) {
@@ -67,9 +77,10 @@ function drawMap(panel, view, part, hidden, label, say) {
   clear(panel);
   const columns = part.columns.length, names = Math.max(...part.rows.map(name => name.length));
   const wide = Math.max(240, panel.clientWidth), left = Math.min(wide * 0.36, 14 + 6.6 * names);
-  const cell = Math.max(9, Math.min(56, (wide - left - 8) / columns)), tall = Math.max(14, Math.min(34, cell));
-  const longest = Math.max(...part.columns.map(name => name.length));
-  const slanted = longest * 6.6 > cell, top = slanted ? Math.min(150, 16 + 4.9 * Math.min(longest, 26)) : 22;
+  const longest = Math.min(26, Math.max(...part.columns.map(name => name.length)));
+  const slanted = longest * 6.6 > (wide - left - 8) / columns, right = slanted ? 4.4 * longest : 8;
+  const cell = Math.max(9, Math.min(56, (wide - left - right) / columns)), tall = Math.max(14, Math.min(34, cell));
+  const top = slanted ? 16 + 5.2 * longest : 22;
   const [svg, width] = frame(panel, label, top + tall * part.rows.length + 46);
   const found = part.cells.flat().filter(value => value !== null);
   const [low, high] = range(found, view.value, 0);

@@ -96,6 +96,7 @@ function buildTable(holder, data) {
     more.textContent = `Show all ${kept.length} rows`;
   };
   heads.forEach((head, column) => {
+    if (!head.textContent) return;
     const button = document.createElement("button");
     button.type = "button"; button.textContent = head.textContent;
     head.replaceChildren(button);

@@ -1,0 +1,39 @@
+"""Which game is shown of those that were played."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers.filmed import filmed
+from omg.errors import UserError
+from omg.experiments.shown import belief_gain, middle_game
+from omg.recordings import Recording
+
+
+def believing(gain: float, seed: int) -> Recording:
+    """A game whose belief about places is better than standing still by `gain` in every step that counts."""
+    game = filmed("toy_grid", seed=seed, steps=4)
+    number = next(index for index, belief in enumerate(game.beliefs) if belief["kind"] == "places")
+    columns = {name: game[name] for name in game}
+    stay = np.where(np.isnan(columns[f"beliefs.{number}.stay_distance"]), np.nan, 2.0).astype(np.float32)
+    columns[f"beliefs.{number}.stay_distance"] = stay
+    columns[f"beliefs.{number}.distance"] = stay - np.float32(gain)
+    return Recording(game.header, columns)
+
+
+def test_the_game_in_the_middle_is_shown() -> None:
+    games = [believing(gain, seed) for seed, gain in enumerate((0.5, -1.0, 1.5, 0.25, 0.75))]
+    assert [round(belief_gain(game), 3) for game in games] == [0.5, -1.0, 1.5, 0.25, 0.75]
+    assert middle_game(games) is games[0]
+    assert middle_game(games[1:4]) is games[3]
+
+
+def test_games_without_beliefs_are_shown_only_where_there_are_no_others() -> None:
+    silent = filmed("toy_grid", seed=9, steps=4, believes=False)
+    assert np.isnan(belief_gain(silent))
+    game = believing(-3.0, 1)
+    assert middle_game([silent, game]) is game
+    assert middle_game([silent]) is silent
+    with pytest.raises(UserError, match="no game"):
+        middle_game([])

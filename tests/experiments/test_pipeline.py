@@ -84,10 +84,13 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             if not running:
                 return
             job = running.pop(0)
-            folder, title = job.words
-            module.do_task(Path(folder), title)
-            events.append(f"end of {title}")
-            ended(title, 1.0, True)
+            folder, *titles = job.words
+            for title in titles:
+                if title != job.label:
+                    events.append(title)
+                module.do_tasks(Path(folder), [title])
+                events.append(f"end of {title}")
+            ended(job.label, 1.0, True)
 
     monkeypatch.setattr(ahead, "run_jobs", run_jobs)
     return events
@@ -167,12 +170,22 @@ def test_what_has_changed_is_done_again_with_all_that_depends_on_it(
 
 def test_parts_begin_as_soon_as_what_they_need_is_done(fake: SimpleNamespace, here: list[str], tmp_path: Path) -> None:
     go(tmp_path, jobs=3)
-    assert [title for title in here if not title.startswith("end of")] == [
-        *("prior", "train d3qn", "evaluate cross-play", "train omg", "evaluate scores d3qn"),
-        *("evaluate scores untrained", "evaluate scores omg", "evaluate diagnostics omg"),
+    assert here[:4] == ["prior", "train d3qn", "evaluate cross-play", "end of prior"]
+    # As all three processes have enough to do, the first goes on with what waits for its own task alone.
+    assert here[4:10] == [
+        *("train omg", "end of train omg", "evaluate scores omg", "end of evaluate scores omg"),
+        *("evaluate diagnostics omg", "end of evaluate diagnostics omg"),
     ]
-    assert here[3:7] == ["end of prior", "train omg", "end of train d3qn", "evaluate scores d3qn"]
-    assert json.loads((tmp_path / "stages" / "train" / "omg.json").read_text())["seconds"] == 1.0
+    assert [title for title in here[10:] if not title.startswith("end of")] == [
+        *("evaluate scores d3qn", "evaluate scores untrained"),
+    ]
+    notes = [tmp_path / "stages" / f"{name}.json" for name in ("prior", "train/omg", "evaluate/scores/omg")]
+    assert sum(json.loads(note.read_text())["seconds"] for note in notes) <= 1.0 + 1e-9
+    # With a process for each there is no reason to wait.
+    del here[:]
+    go(tmp_path, start="prior", jobs=9)
+    assert {"train omg", "evaluate scores omg", "evaluate diagnostics omg"} < set(here)
+    assert here.index("evaluate scores omg") > here.index("end of train omg")
     # One part alone needs no process of its own.
     del here[:]
     assert go(tmp_path, "evaluation.crossplay_episodes=5", jobs=2) == ["evaluate cross-play", *AFTER]
@@ -189,10 +202,10 @@ def test_parts_begin_as_soon_as_what_they_need_is_done(fake: SimpleNamespace, he
 
 def test_a_part_refuses_a_plan_that_has_changed_since(fake: SimpleNamespace, tmp_path: Path) -> None:
     go(tmp_path)
-    module.do_task(tmp_path, "evaluate scores omg")
+    module.do_tasks(tmp_path, ["evaluate scores omg"])
     (tmp_path / "pipeline.yaml").write_text(write_yaml(parse_plan(changed("evaluation.episodes=5")).values()))
     for title in ("evaluate scores omg", "evaluate scores other"):
-        assert "pipeline.yaml has changed since" in refusal(lambda title=title: module.do_task(tmp_path, title))
+        assert "pipeline.yaml has changed since" in refusal(lambda title=title: module.do_tasks(tmp_path, [title]))
 
 
 def test_an_interrupted_pipeline_goes_on_where_it_stopped(fake: SimpleNamespace, tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_all_agents_have_the_same_choices_and_the_plans_own_comes_first(tmp_path
 
 def test_every_trial_is_kept_and_the_winner_is_trained_with(finished: PipelineResult) -> None:
     tune = [title for title in finished.done if title.startswith("tune")]
-    assert tune == ["tune d3qn 0", "tune d3qn 1", "tune other 0", "tune other 1", "tune tables"]
+    # Trials that differ in learning rates alone are the seeds of one run.
+    assert tune == ["tune d3qn", "tune other", "tune tables"]
+    assert not any("trial_" in str(path) for path in (finished.folder / "tune" / "runs").rglob("*"))
     rows = read_rows(finished.folder / "tune" / "trials.csv", TrialRow)
     assert [(row.agent, row.trial, row.settings) for row in rows] == [
         ("d3qn", 0, "as in the plan"),
@@ -78,6 +80,28 @@ def test_every_trial_is_kept_and_the_winner_is_trained_with(finished: PipelineRe
     assert ">Trials</h2>" in (finished.folder / "report.html").read_text()
 
 
+def test_trials_are_seeds_of_one_run_where_they_are_one_program(tmp_path: Path) -> None:
+    words = ["tune.trials=3", "tune.seeds=2", "tune.space={lr: [0.1, 0.2, 0.0005]}"]
+    plan = checked(tmp_path, *words)
+    together = plan.trials("other")
+    assert together is not None
+    drawn = [trial.get("lr", plan.agents["other"].lr) for trial in trial_settings(plan.plan, "other", plan.agents["other"])]  # fmt: skip # noqa: E501
+    assert (together.seed, together.seeds, together.t_max) == (11, 6, 200)
+    assert together.by_seed == {"lr": [rate for rate in drawn for _ in range(2)]}
+    other = checked(tmp_path, *words, "agents.other.space={double_q: [true, false]}", "tune.trials=2")
+    assert other.trials("other") is None
+    assert other.trials("d3qn") is not None
+
+
+def test_trials_of_other_programs_have_runs_of_their_own(tmp_path: Path) -> None:
+    words = ["tune.space={gamma: [0.9]}", "agents.other.config=iql"]
+    done = run_pipeline(parse_plan(changed(*words, plan=PLAN)), tmp_path, quiet=True, only="pool").done
+    done += run_pipeline(parse_plan(changed(*words, plan=PLAN)), tmp_path, quiet=True, only="tune").done
+    assert done == ("pool", "tune d3qn 0", "tune d3qn 1", "tune other 0", "tune other 1", "tune tables")
+    rows = read_rows(tmp_path / "tune" / "trials.csv", TrialRow)
+    assert [row.settings for row in rows] == ["as in the plan", "gamma=0.9"] * 2
+
+
 def test_the_best_trial_is_the_largest_or_the_smallest(tmp_path: Path) -> None:
     for lower, best in (("false", 1), ("true", 0)):
         plan = checked(tmp_path, f"report.lower_is_better={lower}", "report.metric=ep_length")
@@ -91,7 +115,7 @@ def test_the_best_trial_is_the_largest_or_the_smallest(tmp_path: Path) -> None:
     ("word", "message"),
     [
         ("tune.trials=3", "tune.trials: got 3, but the space of d3qn has 1 choices beside the plan's own settings; "),
-        ("tune.space={seed: [1, 2]}", "tune.space.seed: cannot be tried (all trials have the same seeds)."),
+        ("tune.space={seed: [1, 2]}", "tune.space.seed: cannot be tried (the seeds of trials follow from the plan's)."),
         ("tune.space={lr: []}", "tune.space.lr: got nothing to choose from."),
         ("tune.space={lr: [much]}", "tune, trial 1: agents.d3qn: lr: got 'much' (text); expected "),
         ("tune.space={lrr: [1, 2]}", "tune, trial 1: agents.d3qn: "),

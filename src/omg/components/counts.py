@@ -47,10 +47,10 @@ class Count:
         low = self.low + jnp.asarray(number).astype(jnp.uint32)
         return Count(self.high + (low < self.low).astype(jnp.uint32), low)
 
-    def below(self, limit: int) -> Array:
+    def below(self, limit: Count | int) -> Array:
         """Whether it is smaller than `limit`; bool of its shape."""
-        high, low = divmod(limit, _WORD)
-        return (self.high < np.uint32(high)) | ((self.high == np.uint32(high)) & (self.low < np.uint32(low)))
+        high, low = (limit.high, limit.low) if isinstance(limit, Count) else map(np.uint32, divmod(limit, _WORD))
+        return (self.high < high) | ((self.high == high) & (self.low < low))
 
     def real(self) -> Array:
         """The nearest float32, or one beside it; of its shape."""

@@ -26,6 +26,9 @@ class RunKeys(Keys):
     )
     seed: Whole = Field(1, ge=0, le=2**31 - 1, description="Seed of all random numbers")
     seeds: Few = Field(1, ge=1, description="Number of seeds trained as one program: seed, seed+1, ...")
+    by_seed: dict[str, list[Real]] = Field(
+        {}, description="Learning rate or weight of the entropy -> its value in each seed, instead of one for all"
+    )
     t_max: Steps = Field(2_050_000, ge=1, description="Environment steps of the whole run, per seed")
     test_interval: Steps = Field(10_000, ge=1, description="Environment steps between tests")
     test_nepisode: Episodes = Field(32, ge=1, description="Episodes of each test")

@@ -1,7 +1,8 @@
-"""Tasks of a pipeline ahead of their turn: all that can be done at once, each in a process of its own.
+"""Tasks of a pipeline ahead of their turn: all that can be done at once, in processes of their own.
 
-The process that has the folder decides what is begun and keeps the notes; see `omg.experiments.task_process` for what
-the others do.
+The process that has the folder decides what is begun; see `omg.experiments.task_process` for what the others do. Where
+there is enough to do for all processes, one of them also does what follows from its task alone, e.g. the evaluation of
+the agent that it has trained: starting a process takes seconds.
 """
 
 from __future__ import annotations
@@ -40,25 +41,46 @@ def run_ahead(
     """
     if len(_ready(ledger, due, anew)) < 2:
         return
-    begun: dict[str, Task] = {}
+    begun: dict[str, list[Task]] = {}
+    running: set[str] = set()
 
     def next_job() -> Job | None:
-        task = next((task for task in _ready(ledger, due, anew) if task.title not in begun), None)
-        if task is None:
+        taken = {task.title for chain in begun.values() for task in chain}
+        ready = [task for task in _ready(ledger, due, anew) if task.title not in taken]
+        if not ready:
             return None
-        ledger.begin(task, anew=anew)
-        begun[task.title] = task
-        return Job(task.title, module, (str(ledger.folder), task.title, *words))
+        task = ready[0]
+        lacking = ledger.lacking(due, anew=anew) if len(ready) + len(running) >= jobs else []
+        begun[task.title] = chain = _chain(task, [one for one in lacking if one.title not in taken])
+        running.add(task.title)
+        for one in chain:
+            ledger.begin(one, anew=anew)
+        return Job(task.title, module, (str(ledger.folder), *(one.title for one in chain), *words))
 
     def ended(title: str, seconds: float, done: bool) -> None:
-        task = begun[title]
-        ledger.end(task, seconds, done=done and all(path.exists() for path in task.makes))
+        running.discard(title)
+        ledger.end_chain(begun[title], seconds)
 
     try:
         run_jobs(next_job, ended, jobs, ledger.folder / LOGS, ledger.say)
     except KeyboardInterrupt:
         ledger.say("continue with the same command")
         raise
+
+
+def _chain(first: Task, lacking: Sequence[Task]) -> list[Task]:
+    """A task, and those that lack nothing else than it and each other; where two trainings wait, neither of them."""
+    missing = {task.title for task in lacking}
+    waits_for = {task.title: {need.title for need in task.needs} & missing for task in lacking}
+    costly = [frozenset(waits_for[task.title]) for task in lacking if task.costly]
+    chain, titles = [first], {first.title}
+    for task in lacking:
+        needed = waits_for[task.title]
+        alone = not task.costly or costly.count(frozenset(needed)) == 1
+        if task.apart and needed and needed <= titles and alone:
+            chain.append(task)
+            titles.add(task.title)
+    return chain
 
 
 def _ready(ledger: Ledger, due: Sequence[Task], anew: bool) -> list[Task]:

@@ -97,6 +97,7 @@ class Ledger:
         self.remade: set[str] = set()
         """Titles of the tasks that were done since the ledger was opened."""
         self._begun: set[str] = set()
+        self._before: dict[str, float] = {}
         self._followed: set[str] = set()
 
     def list_tasks(self, tasks: Sequence[Task]) -> None:
@@ -140,14 +141,30 @@ class Ledger:
         if not self.begin(task, anew=anew):
             self.say(f"{task.title}: done")
             return False
+        self.work(task)
+        return True
+
+    def work(self, task: Task) -> None:
+        """Does a task that was begun, and notes how that ended."""
         started = time.perf_counter()
         try:
             task.work()
         except BaseException:
             self.end(task, time.perf_counter() - started, done=False)
             raise
-        self.end(task, time.perf_counter() - started, done=True)
-        return True
+        self.end(task, time.perf_counter() - started, done=all(path.exists() for path in task.makes))
+
+    def begun_task(self, tasks: Sequence[Task], title: str) -> Task:
+        """One of some tasks, which another process has begun.
+
+        Raises:
+            UserError: it is another one by now.
+        """
+        task = next((task for task in tasks if task.title == title), None)
+        note = None if task is None else self.note(task)
+        if task is None or note is None or note.fingerprint != task.fingerprint:
+            raise UserError(f"{self.folder / PLAN_FILE} has changed since it was started. Start it again.")
+        return task
 
     def lacking(self, tasks: Sequence[Task], *, anew: bool = False) -> list[Task]:
         """Those of some tasks that there is something to do for, now or once that is done which they need.
@@ -190,6 +207,7 @@ class Ledger:
         if not goes_on:
             self._clear(task)
             self._write(task, TaskNote(task.fingerprint, "begun", 0.0))
+        self._before[task.title] = known.seconds if goes_on and known is not None else 0.0
         if task.title not in self._begun:
             self.say(f"{task.title}: {'continued' if goes_on else 'begun'}")
         self._begun.add(task.title)
@@ -202,6 +220,27 @@ class Ledger:
         self._write(task, TaskNote(task.fingerprint, "done" if done else "begun", before + seconds))
         if done:
             self.remade.add(task.title)
+
+    def end_chain(self, tasks: Sequence[Task], seconds: float) -> None:
+        """Notes how long another process took, which has noted itself what of some tasks it has done.
+
+        Args:
+            tasks: the first is the one it was begun for.
+            seconds: of all together; dealt to the tasks as their own clocks say.
+        """
+        known = [self.note(task) for task in tasks]
+        own = [
+            0.0 if note is None else max(note.seconds - self._before.get(task.title, 0.0), 0.0)
+            for task, note in zip(tasks, known, strict=True)
+        ]
+        whole = sum(own)
+        for index, (task, note) in enumerate(zip(tasks, known, strict=True)):
+            share = own[index] / whole if whole > 0 else float(index == 0)
+            done = note is not None and note.status == "done" and note.fingerprint == task.fingerprint
+            total = self._before.get(task.title, 0.0) + share * seconds
+            self._write(task, TaskNote(task.fingerprint, "done" if done else "begun", total))
+            if done:
+                self.remade.add(task.title)
 
     def seconds(self, tasks: Sequence[Task]) -> dict[str, float]:
         """Wall time of every stage that has any of `tasks`, in their order."""

@@ -7,6 +7,7 @@ what has changed together with everything that depends on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,8 +146,8 @@ def run_pipeline(
     return PipelineResult(shown, done, seconds, page, checked)
 
 
-def do_task(folder: Path, title: str) -> None:
-    """Does one task for the process that has the folder, which wrote the plan and keeps the notes.
+def do_tasks(folder: Path, titles: Sequence[str]) -> None:
+    """Does tasks, one after the other, for the process that has the folder, which wrote the plan and began them.
 
     Raises:
         UserError: the plan there does not belong to what was begun.
@@ -154,13 +155,15 @@ def do_task(folder: Path, title: str) -> None:
     checked = check_plan(read_plan(folder), folder)
     ledger = Ledger(checked.folder, entries=_ENTRIES)
     tasks = plan_tasks(Workplace(checked, folder, ledger, Console(), quiet=False, jobs=1))
-    task = next((task for task in tasks if task.title == title), None)
-    note = None if task is None else ledger.note(task)
-    if task is None or note is None or note.fingerprint != task.fingerprint:
-        raise UserError(f"{folder / PLAN_FILE} has changed since this pipeline was started. Start it again.")
-    if not task.costly:  # A run does so by itself, its own way.
-        prepare(use_cuda=True)
-    task.work()
+    for place, title in enumerate(titles):
+        task = ledger.begun_task(tasks, title)
+        if not task.costly:  # A run does so by itself, its own way.
+            prepare(use_cuda=True)
+        try:
+            ledger.work(task)
+        except UserError as error:
+            # The first one is named by whoever waits for this process.
+            raise UserError(f"{title}: {error}" if place else str(error)) from None
 
 
 def _require_earlier(tasks: list[Task], ledger: Ledger, stage: str | None) -> None:

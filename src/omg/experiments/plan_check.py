@@ -13,7 +13,7 @@ from omg.experiments.stages.base import refused_in
 from omg.experiments.stages.pool import POOL_FOLDER, given_or_copied
 from omg.experiments.stages.report import question_of
 from omg.experiments.stages.train import RUNS_FOLDER, agent_config, agent_configs
-from omg.experiments.trials import chosen_trial, trial_run, trial_settings
+from omg.experiments.trials import chosen_trial, side_by_side, trial_run, trial_settings, trials_run
 from omg.modules.agents import AGENTS
 from omg.names import file_name
 
@@ -63,6 +63,18 @@ class CheckedPlan:
         more = {**section.settings, "seeds": section.seeds, **steps, **drawn, **place}
         where = f"tune, trial {number}"
         return refused_in(where, lambda: agent_config(self.plan, label, self.env, self.folder, more)).config
+
+    def trials(self, label: str) -> Config | None:
+        """The configuration of one run with all trials of an agent; None where each needs a run of its own."""
+        section = self.plan.tune
+        assert section is not None
+        config = self.agents[label]
+        together = side_by_side(trial_settings(self.plan, label, config), config, section.seeds)
+        if together is None:
+            return None
+        steps = {} if section.t_max is None else {"t_max": section.t_max}
+        more = {**section.settings, **steps, **together, "local_results_path": str(trials_run(self.folder, label))}
+        return refused_in("tune", lambda: agent_config(self.plan, label, self.env, self.folder, more)).config
 
     def trained_with(self, label: str) -> Config:
         """The configuration of an agent's run: that of the plan, with the settings of its best trial."""

@@ -34,6 +34,8 @@ from omg.training.device import prepare
 
 PART, REPORT = "part", "report"
 _PROCESS = "omg.experiments.suite_process"
+_PROCESSES_OF_A_PART = 5
+"""About as many as its agents keep busy."""
 
 
 class SuiteVerdictSection(Section):
@@ -177,9 +179,10 @@ def run_suite(
 def shared_jobs(jobs: int, games: int) -> tuple[int, int]:
     """How many parts are done at once, and the processes that each of them may start.
 
-    No more parts than there are games: those of one draw, so that the programs of the next are compiled already.
+    No more parts than there are games: those of one draw, so that the programs of the next are compiled already. With
+    more processes than games a part gets several, so that the first parts are whole early.
     """
-    at_once = max(1, min(jobs, games))
+    at_once = max(1, min(games, jobs if jobs <= games else -(-jobs // _PROCESSES_OF_A_PART)))
     return at_once, max(1, jobs // at_once)
 
 
@@ -205,12 +208,7 @@ def do_suite_task(folder: Path, title: str, jobs: int) -> None:
     """
     read = read_suite(folder)
     ledger = Ledger(folder, entries=_entries(read))
-    tasks = suite_tasks(read, folder, Console(), quiet=False, jobs=jobs)
-    task = next((task for task in tasks if task.title == title), None)
-    note = None if task is None else ledger.note(task)
-    if task is None or note is None or note.fingerprint != task.fingerprint:
-        raise UserError(f"{folder / PLAN_FILE} has changed since this suite was started. Start it again.")
-    task.work()
+    ledger.work(ledger.begun_task(suite_tasks(read, folder, Console(), quiet=False, jobs=jobs), title))
 
 
 def _do_part(part: SuitePart, folder: Path, screen: Console, quiet: bool, jobs: int) -> None:

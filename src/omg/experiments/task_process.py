@@ -1,18 +1,19 @@
-"""One task of a pipeline in a process of its own: `python -m omg.experiments.task_process FOLDER TITLE PARENT`."""
+"""Tasks of a pipeline in a process of their own: `python -m omg.experiments.task_process FOLDER TITLE... PARENT`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from omg.experiments.pipeline import do_task
+from omg.experiments.pipeline import do_tasks
 from omg.experiments.processes import serve
 
 
-def main(folder: str, title: str, parent: int) -> int:
+def main(folder: str, titles: Sequence[str], parent: int) -> int:
     """What the process does; returns its exit status. It ends with `parent`, which started it."""
-    return serve(lambda: do_task(Path(folder), title), parent)
+    return serve(lambda: do_tasks(Path(folder), titles), parent)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2:-1], int(sys.argv[-1])))

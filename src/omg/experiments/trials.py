@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from omg.evaluation.suite_tables import TrialRow
 from omg.names import file_name
 from omg.report.chapters import Chapter
 from omg.report.trials import trials_chapter
+from omg.training.tuned import rate_keys
 
 if TYPE_CHECKING:
     from omg.experiments.plan import Plan
@@ -27,7 +28,7 @@ TUNE_FOLDER = "tune"
 VALIDATION = "validation"
 _MOST_CHOICES = 100_000
 _FIXED = {
-    "seed": "all trials have the same seeds",
+    "seed": "the seeds of trials follow from the plan's",
     "seeds": "the section tune says how many",
     "t_max": "the section tune says how long",
 }
@@ -37,6 +38,11 @@ _FIXED = {
 def trial_run(folder: Path, label: str, number: int) -> Path:
     """Where the run of a trial is made."""
     return folder / TUNE_FOLDER / "runs" / file_name("label", label) / f"trial_{number}"
+
+
+def trials_run(folder: Path, label: str) -> Path:
+    """Where the run is made whose seeds are the trials of an agent."""
+    return folder / TUNE_FOLDER / "runs" / file_name("label", label) / "trials"
 
 
 def trial_file(folder: Path, label: str, number: int) -> Path:
@@ -102,6 +108,21 @@ def trial_settings(plan: Plan, label: str, config: Config) -> list[dict[str, obj
             f"own settings; all agents get the same number. Give fewer trials, or agents.{label}.space."
         )
     return [{}, *_drawn(other, section.draw)[: section.trials - 1]]
+
+
+def side_by_side(settings: Sequence[Mapping[str, object]], config: Config, seeds: int) -> dict[str, object] | None:
+    """What makes all trials of an agent the seeds of one run, so many for each; None where a trial is another program.
+
+    Args:
+        settings: from `trial_settings`.
+        config: of the agent's training.
+        seeds: of each trial.
+    """
+    tried = sorted({key for one in settings for key in one})
+    if not set(tried) <= set(rate_keys(config)):
+        return None
+    own = {key: [one.get(key, getattr(config, key)) for one in settings for _ in range(seeds)] for key in tried}
+    return {"seeds": seeds * len(settings), "by_seed": own}
 
 
 def _drawn(choices: Sequence[dict[str, object]], draw: int) -> list[dict[str, object]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from omg.registry.keys import Keys, OptionalPartName, PartName, When, Words
-from omg.registry.kinds import Few, Handful, Real, Steps, Width
+from omg.registry.kinds import Few, Handful, Rate, Real, Steps, Width
 
 
 class PlayerKeys(Keys):
@@ -16,7 +16,7 @@ class PlayerKeys(Keys):
     mac: PartName = Field("basic_mac", description="Controller that chooses the actions of all seats")
     gamma: Real = Field(0.99, ge=0, le=1, description="Discount factor")
     optimizer: PartName = Field("rmsprop", description="How gradients become steps of the agent: rmsprop or adam")
-    lr: Real = Field(0.0005, gt=0, description="Learning rate of the agent")
+    lr: Rate = Field(0.0005, gt=0, description="Learning rate of the agent")
     grad_norm_clip: Real = Field(
         10.0, gt=0, description="Gradients longer than this (Euclidean norm) are scaled down to it"
     )
@@ -89,7 +89,7 @@ class CriticKeys(Keys):
     """Critics."""
 
     critic_hidden_dim: Width = Field(64, ge=1, description="Width of the critic's layers")
-    critic_lr: Real = Field(0.0005, gt=0, description="Learning rate of the critic")
+    critic_lr: Rate = Field(0.0005, gt=0, description="Learning rate of the critic")
 
 
 class COMAKeys(Keys):
@@ -111,7 +111,7 @@ class PPOKeys(Keys):
         "obs", description="What PPO's critic sees: each seat's own view, or the global state"
     )
     gae_lambda: Real = Field(0.95, ge=0, le=1, description="PPO: lambda of the generalised advantage estimates")
-    entropy_coef: Real = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
+    entropy_coef: Rate = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
     ppo_epochs: Few = Field(4, ge=1, description="PPO: passes over the episodes of a round")
     ppo_minibatches: Few = Field(1, ge=1, description="PPO: parts into which a pass divides the episodes")
     ppo_clip: Real = Field(0.2, gt=0, description="PPO: how far from 1 the ratio of probabilities may move")

@@ -40,3 +40,11 @@ Few = Annotated[Whole, Field(le=10_000)]
 Handful = Annotated[Whole, Field(le=1000)]
 """Repetitions; more than anybody has use for, and few enough to be counted in 32 bits together."""
 Real = Annotated[float, BeforeValidator(_real)]
+
+
+class PerSeed:
+    """Marks a key whose value compiled programs take as an argument: another one needs no other compilation."""
+
+
+Rate = Annotated[Real, PerSeed()]
+"""A factor of learning, of which each seed of a run may have its own (`by_seed`)."""

@@ -34,6 +34,7 @@ from omg.training.collecting import POLICY, TESTED, Say, Seating
 from omg.training.program import Program
 from omg.training.state import EXAMINE_STREAM, TEST_STREAM, RunState, Seated, SeedMap, exploration, split_key
 from omg.training.team import TeamSetup
+from omg.training.tuned import tuned_for
 from omg.types import PyTree
 
 _BYTES_AT_ONCE = 2_000_000_000
@@ -252,7 +253,9 @@ class EncounterProgram(Program[PyTree]):
         storage = jax.tree.map(lambda leaf: np.zeros((replicates, *leaf.shape), leaf.dtype), storage)
         # Counters of their own each: the state is used up when it is played, and one array cannot be used up twice.
         counters = (Count.of(0, (replicates,)), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-        state: RunState = jax.device_put(RunState(learner, storage, keys, *counters, (squad, lineup)))
+        state: RunState = jax.device_put(
+            RunState(learner, storage, keys, *counters, (squad, lineup), tuned_for(self.config, replicates))
+        )
         return state
 
     def at_once(self) -> int:

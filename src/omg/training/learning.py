@@ -5,6 +5,7 @@ Letters in shapes: Z seeds, B games of a round. Everything here is of one seed, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Generic
 
@@ -14,14 +15,15 @@ from jax import Array
 
 from omg.components import Count, ended_by_limit, replay
 from omg.components.replay import Storage
-from omg.config import update_rhythm
+from omg.config import Config, update_rhythm
 from omg.errors import UserError
-from omg.learners.base import S
+from omg.learners.base import Learner, S
 from omg.learners.keys import LimitKeys
 from omg.runners.vector import EpisodeStats, Rollout
 from omg.training.collecting import Seating
 from omg.training.cuts import Cut, Portion, choose_cut, cuts_for, read_cut
 from omg.training.state import IterationLog, exploration, split_key
+from omg.training.tuned import Tuned, with_rates
 
 Metrics = dict[str, Array]
 
@@ -29,17 +31,20 @@ Metrics = dict[str, Array]
 class Learning(Generic[S]):
     """What a learner does with a round of episodes."""
 
-    def __init__(self, seating: Seating[S], seeds_axis: str | None) -> None:
+    def __init__(
+        self, seating: Seating[S], seeds_axis: str | None, learner_with: Callable[[Config], Learner[S]]
+    ) -> None:
         """Works out how many episodes an update sees, and how they are cut.
 
         Args:
             seating: of the run.
             seeds_axis: name of the mapped axis of the seeds; None where they are not mapped.
+            learner_with: builds the learner of the run with other settings.
 
         Raises:
             UserError: the buffer does not hold that many, or more than a learner of policies can use.
         """
-        self.seating, self.seeds_axis = seating, seeds_axis
+        self.seating, self.seeds_axis, self.learner_with = seating, seeds_axis, learner_with
         self.config, self.learner, self.spec = seating.config, seating.learner, seating.env.spec
         self.sequences = self._sequences_per_update()
         """Episodes of one update."""
@@ -68,6 +73,7 @@ class Learning(Generic[S]):
         key: Array,
         t_env: Count,
         rollout: Rollout,
+        tuned: Tuned | None = None,
         *,
         episodes: Array,
         stored: Array,
@@ -82,8 +88,10 @@ class Learning(Generic[S]):
             return learner, storage, next_key, *_counted(t_env, stats)
         played = ended_by_limit(rollout.batch) if self.limit_is_end else rollout.batch
         storage = replay.insert(storage, self.learner.keep(played), stored - config.batch_size_run)
-        active = t_env.below(config.t_max)
-        updated, metrics, count = self._learn(learner, storage, sample_key, episodes, stored, t_env)
+        active = t_env.below(config.t_max if tuned is None else tuned.limit)
+        # What learns is built anew inside the program, because its factors are the program's arguments.
+        maker = self.learner if tuned is None else self.learner_with(with_rates(config, tuned.rates))
+        updated, metrics, count = self._learn(maker, learner, storage, sample_key, episodes, stored, t_env)
         # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.
         learner, key = jax.tree.map(lambda new, old: jnp.where(active, new, old), (updated, next_key), (learner, key))
         epsilon = exploration(config, t_env)
@@ -92,7 +100,14 @@ class Learning(Generic[S]):
         return learner, storage, key, t_env, log
 
     def _learn(
-        self, learner: S, storage: Storage, key: Array, episodes: Array, stored: Array, t_env: Count
+        self,
+        maker: Learner[S],
+        learner: S,
+        storage: Storage,
+        key: Array,
+        episodes: Array,
+        stored: Array,
+        t_env: Count,
     ) -> tuple[S, Metrics, Array]:
         """The updates due after `episodes` episodes; returns the learner, mean metrics and the number of updates."""
         config = self.config
@@ -108,7 +123,7 @@ class Learning(Generic[S]):
             indices, cut, episode, key = due
 
             def with_cut(cut: Cut, learner: S, indices: Array) -> tuple[S, Metrics]:
-                return self.learner.update(learner, read_cut(cut, storage, indices), episode, t_env, key)
+                return maker.update(learner, read_cut(cut, storage, indices), episode, t_env, key)
 
             return jax.lax.switch(cut, [partial(with_cut, cut) for cut in self.cuts], learner, indices)
 

@@ -30,6 +30,7 @@ from omg.training.start import about_learner, about_prior
 from omg.training.state import RunState
 from omg.training.stopwatch import Speed, Stopwatch
 from omg.training.summary import Row, Summary, episode_rows
+from omg.training.tuned import tuned_for
 from omg.types import PyTree
 
 
@@ -192,7 +193,8 @@ class Trainer:
         )
         for line in self._about_the_team():
             self.reporter.say(line)
-        found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
+        shapes = jax.eval_shape(program.init, seeds)._replace(tuned=None)
+        found = load_newest(self.checkpoints, shapes, self.reporter.say)
         if found is None:
             self.reporter.rewind(0)
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
@@ -206,7 +208,7 @@ class Trainer:
         progress = read_progress(host, len(self.seeds), self.checkpoints)
         self.reporter.rewind(progress.record)
         self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
-        return state, progress
+        return state._replace(tuned=tuned_for(self.config, len(self.seeds))), progress
 
     def _evaluate(self, state: RunState, progress: Progress) -> Ending:
         """One test, and nothing else (`evaluate`)."""
@@ -347,7 +349,7 @@ class Trainer:
         progress.record = self.reporter.position()
         save_checkpoint(
             self.checkpoints,
-            state,
+            state._replace(tuned=None),
             asdict(progress),
             with_buffer=self.config.save_buffer,
             keep=self.config.keep_checkpoints,

@@ -39,6 +39,7 @@ from omg.training.obs_adapter import Maps
 from omg.training.start import Given, adopt, load_prior_for, starting_learner, starting_weights
 from omg.training.state import SEEDS_AXIS, IterationLog, RunState, Seated
 from omg.training.team import TeamSetup, build_team
+from omg.training.tuned import Tuned, check_by_seed, tuned_for
 
 Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
 TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
@@ -116,7 +117,12 @@ class Program(Generic[S]):
         """What the key `measure` asks for."""
         self.prior, self.prior_card, maps = load_prior_for(config, self.env, squad)
         learns_prior = self.prior is None and not keep_prior
-        self.learner: Learner[S] = build_learner(config, self.spec, draw, self.partners, learns_prior=learns_prior)
+
+        def learner_with(config: Config) -> Learner[S]:
+            return build_learner(config, self.spec, draw, self.partners, learns_prior=learns_prior)
+
+        check_by_seed(config)
+        self.learner: Learner[S] = learner_with(config)
         self.obs_adapters: Maps = {**self._players_map(), **maps}
         """Maps by which players and priors of `obs_is_state` read observations."""
         self._check_adapters()
@@ -127,11 +133,11 @@ class Program(Generic[S]):
         """Whether the learner has no seat itself."""
         self._check_steps()
         self.collector = collector(seating)
-        self.learning = Learning(seating, self.collector.seeds.axis)
+        self.learning = Learning(seating, self.collector.seeds.axis, learner_with)
         start = jax.jit(self._init)
         # Arguments and not constants of the program, so that other players and weights need no other compilation.
         self.init: Callable[[Array], RunState[S]] = lambda seeds: start(
-            seeds, self.prior, (self.weights, self.learned), self.collector.squad()
+            seeds, self.prior, (self.weights, self.learned), self.collector.squad(), tuned_for(config, len(seeds))
         )
         self._compiled_chunk, self._compiled_test = jax.jit(self._chunk, donate_argnums=0), jax.jit(self._test)
         self._take_in_round, self._examine_round = jax.jit(self._take_in, donate_argnums=0), jax.jit(self._examine)
@@ -239,7 +245,7 @@ class Program(Generic[S]):
 
     # --------------------------------------------------------------------------------------------------- compiled
 
-    def _init(self, seeds: Array, prior: Prior | None, given: Given, squad: Seated) -> RunState[S]:
+    def _init(self, seeds: Array, prior: Prior | None, given: Given, squad: Seated, tuned: Tuned) -> RunState[S]:
         """A fresh run for `seeds` [Z] uint32, from a given prior, agent and learner [Z, ...] and frozen players."""
 
         def one(seed: Array, given: Given) -> tuple[S, Storage, Array]:
@@ -247,7 +253,8 @@ class Program(Generic[S]):
             return adopt(self.learner.init(learner_key), prior, *given), self.learning.empty_storage(), key
 
         learner, storage, key = jax.vmap(one)(seeds, given)
-        return RunState(learner, storage, key, Count.of(0, seeds.shape), jnp.int32(0), jnp.int32(0), squad)
+        steps = Count.of(0, seeds.shape)
+        return RunState(learner, storage, key, steps, jnp.int32(0), jnp.int32(0), squad, tuned)
 
     def _chunk(self, state: RunState[S]) -> tuple[RunState[S], IterationLog]:
         """`iterations` times: a round of play, and what is learned from it."""
@@ -262,8 +269,9 @@ class Program(Generic[S]):
         episodes = state.episodes + self.config.batch_size_run
         stored = state.stored + self.config.batch_size_run
         one = self.collector.seeds(partial(self.learning.take_in, episodes=episodes, stored=stored))
-        learner, storage, key, t_env, log = one(state.learner, state.storage, state.key, state.t_env, rollout)
-        return RunState(learner, storage, key, t_env, episodes, stored, state.squad), log
+        given = (state.learner, state.storage, state.key, state.t_env, rollout, state.tuned)
+        learner, storage, key, t_env, log = one(*given)
+        return RunState(learner, storage, key, t_env, episodes, stored, state.squad, state.tuned), log
 
     def _take_in(self, state: RunState[S], rollout: Rollout) -> tuple[RunState[S], IterationLog]:
         """`_learn_from`, with the log of a chunk of one iteration, [1, Z, ...]."""

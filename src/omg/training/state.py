@@ -20,6 +20,7 @@ from omg.controllers.base import Lineup
 from omg.controllers.team import Squad
 from omg.learners.base import S
 from omg.runners.vector import EpisodeStats
+from omg.training.tuned import Tuned
 
 SEEDS_AXIS = "seeds"
 TEST_STREAM = 0x7E57
@@ -47,6 +48,8 @@ class RunState(NamedTuple, Generic[S]):
     """[] int32, episodes put into the replay buffer; fewer than `episodes` after a resume without its buffer."""
     squad: Seated = None
     """What the collector seats beside the player that learns; None without a team."""
+    tuned: Tuned | None = None
+    """What follows from the configuration alone and is in no checkpoint; None: what the learner was built with."""
 
 
 class IterationLog(NamedTuple):

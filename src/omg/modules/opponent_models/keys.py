@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from omg.registry.keys import Keys, When, Words
-from omg.registry.kinds import Few, Real, Steps, Width
+from omg.registry.kinds import Few, Rate, Real, Steps, Width
 
 
 class ModelRateKeys(Keys):
     """How fast models of the others learn."""
 
-    am_lr: Real = Field(0.001, gt=0, description="Learning rate of the opponent model (Adam)")
+    am_lr: Rate = Field(0.001, gt=0, description="Learning rate of the opponent model (Adam)")
 
 
 class ModelWidthKeys(Keys):

@@ -17,6 +17,7 @@ from jax import Array
 
 from omg.components import Count
 from omg.config import Config
+from omg.config.reading import reads
 from omg.errors import UserError, unknown_name
 from omg.registry.kinds import PerSeed
 
@@ -31,9 +32,10 @@ class Tuned(NamedTuple):
 
 
 def rate_keys(config: Config) -> list[str]:
-    """The keys of a configuration that are such factors."""
+    """The keys of a configuration that are such factors and that its run reads."""
     fields = type(config).model_fields.items()
-    return [key for key, field in fields if any(isinstance(mark, PerSeed) for mark in field.metadata)]
+    marked = [key for key, field in fields if any(isinstance(mark, PerSeed) for mark in field.metadata)]
+    return [key for key in marked if reads(config, key)]
 
 
 def check_by_seed(config: Config) -> None:

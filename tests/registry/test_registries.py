@@ -79,7 +79,7 @@ OF_THE_HOST = {"diagnostics_interval", "prior_path"}
 HANDED_ON = {
     *("am_lr", "am_hidden_dim", "am_embed_dim", "am_feature", "am_normalise", "mask_before_softmax", "mlp_second_dim"),
     *("mixing_embed_dim", "hypernet_layers", "hypernet_embed", "omg_q_input", "omg_sample", "omg_maps"),
-    *("omg_inference", "omg_reconstruct", "omg_actions", "omg_feature", "omg_residual", "subgoal_dim"),
+    *("omg_inference", "omg_reconstruct", "omg_actions", "omg_feature", "omg_residual", "omg_horizon", "subgoal_dim"),
     *("epsilon_start", "epsilon_finish", "epsilon_anneal_time"),
     *("hop_belief_within", "hop_belief_between", "hop_belief_alpha"),
 }

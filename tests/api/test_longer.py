@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from omg import api
 from omg.cli import main
 from omg.config import change_config
 from omg.errors import UserError
+from omg.recordings import Recording
 from omg.tracking import RunFolder
 from omg.tracking.extension import BEFORE_END, extend_run, keep_former_best
 from omg.training.checkpoint import learner_arrays, list_checkpoints, saved_step
@@ -204,24 +204,21 @@ def test_evaluate_tests_and_stops(kept: Path, results: Path, capsys: pytest.Capt
     assert {row["t_env"] for row in run.metrics} == {reached}
     assert not (run.folder / "checkpoints").exists()
     assert not (run.folder / "agents").exists()
-    pages = sorted((run.folder / "replays").iterdir())
-    assert [page.name for page in pages] == [f"seed_1_game_0{number}.html" for number in (1, 2, 3, 4)]
-    text = pages[0].read_text()
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
-    replay = json.loads(text.partition('type="application/json">')[2].partition("</script>")[0])
-    returns = [
-        json.loads(page.read_text().partition('type="application/json">')[2].partition("</script>")[0])["facts"]
-        for page in pages
+    files = sorted((run.folder / "replays").iterdir())
+    assert [file.name for file in files] == [
+        f"seed_1_game_0{number}.{ending}" for number in (1, 2, 3, 4) for ending in ("html", "omgrec")
     ]
+    text = files[0].read_text()
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    games = [Recording.read(file) for file in files if file.suffix == ".omgrec"]
     tested = run.metrics.where(name="test_return_mean")[0]["value"]
-    assert np.mean([facts["return"] for facts in returns]) == pytest.approx(tested)
-    assert len(replay["frames"]) == replay["facts"]["steps"] + 1
-    players = [[piece for piece in frame if piece[0] < 2] for frame in replay["frames"]]
-    assert all(len(there) == 2 for there in players)
+    assert np.mean([game.header["facts"]["return"] for game in games]) == pytest.approx(tested)
+    game = games[0]
+    x, y, there = (game[name][:, :2] for name in ("x", "y", "there"))
+    assert len(x) == game.header["facts"]["steps"] + 1
+    assert there.all()
     # Nobody moves further than to a neighbouring cell.
-    for before, after in pairwise(players):
-        for (_, x, y, *_), (_, to_x, to_y, *_) in zip(before, after, strict=True):
-            assert abs(x - to_x) + abs(y - to_y) in (0, 1)
+    assert set(np.unique(np.abs(np.diff(x, axis=0)) + np.abs(np.diff(y, axis=0)))) <= {0, 1}
 
 
 @pytest.mark.parametrize(

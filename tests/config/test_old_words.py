@@ -147,14 +147,14 @@ def test_a_run_in_old_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
         "runner_log_interval=4 -> log_interval=4: One interval for all.",
         "buffer_cpu_only=False: The buffer lies where the program runs.",
         "debug: every round is a chunk of its own",
-        "replays: 4 pages in ",
+        "replays: 4 recordings and pages in ",
     ):
         assert log.count(note) == 1, note
     shown = capsys.readouterr().out
     assert "Learning rate of the agent" in shown  # -p
     assert shown.count("t_env ") > 4  # Every round is shown.
     assert omg.load(folder).policy.agent.fc1.weight.shape[-1] == 8
-    assert len(list((folder / "replays").iterdir())) == 4
+    assert len(list((folder / "replays").glob("*.html"))) == len(list((folder / "replays").glob("*.omgrec"))) == 4
 
 
 def test_print_config_shows_and_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -53,7 +53,9 @@ def test_the_folder_has_what_is_needed_to_understand_a_run(run: api.Run):
         *("checkpoints", "agents"),
     }
     last = run.metrics[-1]["t_env"]
-    assert json.loads((folder / "status.json").read_text()) == {"status": "finished", "t_env": last}
+    status = json.loads((folder / "status.json").read_text())
+    assert status.pop("peak_memory") > 1e7
+    assert status == {"status": "finished", "t_env": last}
     versions = json.loads((folder / "versions.json").read_text())
     assert versions["packages"]["jax"] == jax.__version__
     assert {"python", "platform", "device", "backend", "git", "command"} <= set(versions)
@@ -300,7 +302,7 @@ def test_the_size_of_the_replay_buffer_is_shown(results: Path, compiled: Program
     reporter = SimpleNamespace(say=lines.append, rewind=lambda position: None)
     for seeds in (1, 3):
         trainer = Trainer(Program(tiny_config(results, seeds=seeds)), results / "none", reporter, print)
-        trainer.program.init = lambda seeds: None
+        trainer.program.init = lambda seeds: RunState(*[None] * 7)
         trainer._begin()
         shown = f"{seeds * 32 * 9 * per_slot / 1e6:.2f} MB"
         assert lines.pop() == f"replay buffer: 32 episodes x {seeds} seed(s) = {shown} (float16)"

@@ -187,11 +187,12 @@ def _check_cells(config: Config) -> None:
             f"omg_inference: got {config.omg_inference}, but learner={config.learner} reads codes of a prior. Allowed: "
             f"cvae, mlp."
         )
-    if not config.omg_maps or config.obs_is_state:
-        raise UserError(
-            f"omg_maps: {got} the others' cells are read off maps that each seat sees. Allowed: omg_maps=True, "
-            f"obs_is_state=False."
-        )
+    for key, wanted in {"omg_maps": True, "obs_is_state": False}.items():
+        if (given := getattr(config, key)) != wanted:
+            raise UserError(
+                f"{key}: got {given}, but {got} the others' cells are read off maps that each seat sees. Allowed: "
+                f"{wanted}."
+            )
     if config.subgoal_of != "view":
         raise UserError(f"subgoal_of: got {config.subgoal_of}, but {got} a subgoal is a place. Allowed: view.")
     if config.learner_part.plans and config.subgoal_mode in ("optimistic", "conservative"):

@@ -51,14 +51,14 @@ _STEPS = "t_env"
 def save_checkpoint(folder: Path, state: RunState, host: Tree, *, with_buffer: bool, keep: int) -> Path:
     """Writes one checkpoint under `folder` and removes all but the newest `keep`.
 
-    Rows of the replay buffer that were never filled are left out. A crash at any moment leaves the older checkpoints
-    intact. What stands in the way goes: leftovers of killed processes, and later checkpoints, which can only be damaged
-    ones that a resume has passed over.
+    Rows of the replay buffer that were never filled are left out, and `tuned`, which the configuration says. A crash at
+    any moment leaves the older checkpoints intact. What stands in the way goes: leftovers of killed processes, and
+    later checkpoints, which can only be damaged ones that a resume has passed over.
 
     Raises:
         UserError: the disk does not take it.
     """
-    arrays = {leaf: np.asarray(value) for leaf, value in name_leaves(state).items()}
+    arrays = {leaf: np.asarray(value) for leaf, value in name_leaves(state._replace(tuned=None)).items()}
     used = int(np.asarray(state.stored))
     for leaf in [leaf for leaf in arrays if leaf.startswith(_BUFFER_PREFIX)]:
         if with_buffer:
@@ -95,7 +95,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir()) if folder.is_dir() else []
 
 
-def load_newest(folder: Path, template: PyTree, say: Callable[[str], None]) -> tuple[RunState, Tree] | None:
+def load_newest(folder: Path, template: RunState, say: Callable[[str], None]) -> tuple[RunState, Tree] | None:
     """The newest checkpoint that is whole; damaged ones are reported through `say` and passed over.
 
     Args:
@@ -104,7 +104,8 @@ def load_newest(folder: Path, template: PyTree, say: Callable[[str], None]) -> t
         say: receives one message per damaged checkpoint.
 
     Returns:
-        The state (on the default device) and the host's counters, or None when there is no checkpoint at all.
+        The state (on the default device; without `tuned`) and the host's counters, or None when there is no checkpoint
+        at all.
 
     Raises:
         UserError: all of them are damaged, or made for another configuration.
@@ -114,7 +115,7 @@ def load_newest(folder: Path, template: PyTree, say: Callable[[str], None]) -> t
         problem = _damage(path)
         if problem is None:
             try:
-                return _read(path, template, say)
+                return _read(path, template._replace(tuned=None), say)
             except (OSError, ValueError) as error:  # Damaged before its checksum was taken.
                 problem = f"it cannot be read: {error}"
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")

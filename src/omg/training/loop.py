@@ -193,8 +193,7 @@ class Trainer:
         )
         for line in self._about_the_team():
             self.reporter.say(line)
-        shapes = jax.eval_shape(program.init, seeds)._replace(tuned=None)
-        found = load_newest(self.checkpoints, shapes, self.reporter.say)
+        found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
         if found is None:
             self.reporter.rewind(0)
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
@@ -349,7 +348,7 @@ class Trainer:
         progress.record = self.reporter.position()
         save_checkpoint(
             self.checkpoints,
-            state._replace(tuned=None),
+            state,
             asdict(progress),
             with_buffer=self.config.save_buffer,
             keep=self.config.keep_checkpoints,

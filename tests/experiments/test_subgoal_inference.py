@@ -35,7 +35,8 @@ def test_probes_find_what_is_in_the_subgoal_and_not_in_the_view() -> None:
     games = played(rng)
     marked = rng.normal(size=games.subgoal.shape) * 0.1 + np.eye(4, 5)[games.team][:, None]
     found = take(MEASURES, replace(games, subgoal=marked))
-    assert list(found) == [measure.name for measure in MEASURES]
+    # These games tell no places.
+    assert list(found) == [measure.name for measure in MEASURES if "place" not in measure.name]
     assert found["policy named by the subgoal"] > 0.99
     assert found["policy named by the observation"] < 0.6
     assert found["policy gain"] > 0.4

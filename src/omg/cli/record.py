@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from omg.cli.jobs import MOST_EPISODES, MOST_SEED
@@ -128,5 +129,5 @@ def _print_games(games: Sequence[Recording], files: Sequence[Path]) -> None:
 def _mean_distance(game: Recording, name: str) -> str:
     """Over the moments of all seats at which a place is believed."""
     found = [belief["columns"][name] for belief in game.beliefs if belief["kind"] == "places"]
-    known = np.concatenate([values[np.isfinite(values)] for values in found]) if found else np.zeros(0)
-    return f"{known.mean():.2f}" if known.size else ""
+    known = [float(value) for values in found for value in values.flat if math.isfinite(value)]
+    return f"{fmean(known):.2f}" if known else ""

@@ -94,7 +94,7 @@ def _unroll_backward(saved: Saved, grad_states: Array) -> tuple[Array, Array, Ar
     by_gates, by_hidden_new, by_h0 = _by_platform(
         gru_kernel.backward_loop, _backward_scan, states, h0, gates, grad_states, weight
     )
-    before = _before(states, h0)
+    before = jnp.concatenate([h0[:, None], states[:, :-1]], axis=1)
     # Reset and update add input and hidden part, so that the gradients by the two are the same.
     by_both = by_gates[..., : 2 * h0.shape[-1]]
     by_weight = [jnp.einsum("btmh,btmg->hg", before, each) for each in (by_both, by_hidden_new)]
@@ -150,8 +150,9 @@ def _backward_scan(
     """The reverse pass; as `gru_kernel.backward_loop`."""
     r, z, n, hidden_new = gates
     # Every pre-activation gradient is the gradient of the new state times a factor known before the loop.
+    before = jnp.concatenate([h0[:, None], states[:, :-1]], axis=1)
     by_new = (1.0 - z) * (1.0 - n * n)
-    factors = (by_new * hidden_new * r * (1.0 - r), (_before(states, h0) - n) * z * (1.0 - z), by_new * r)
+    factors = (by_new * hidden_new * r * (1.0 - r), (before - n) * z * (1.0 - z), by_new * r)
     back = weight.T
 
     def step(grad_h: Array, at_step: tuple[tuple[Array, ...], Array, Array]) -> tuple[Array, Array]:
@@ -165,8 +166,3 @@ def _backward_scan(
     grad_h = jnp.swapaxes(grad_h, 0, 1)
     by_gates = jnp.concatenate([grad_h * factor for factor in (factors[0], factors[1], by_new)], axis=-1)
     return by_gates, grad_h * factors[2], grad_h0
-
-
-def _before(states: Array, h0: Array) -> Array:
-    """The state before each step, [B, T, m, W]."""
-    return jnp.concatenate([h0[:, None], states[:, :-1]], axis=1)

@@ -240,7 +240,7 @@ class Trainer:
 
     def _compile(self, state: RunState) -> tuple[Chunk, Test]:
         """Compiles both programs, side by side, before the clock of the run starts."""
-        self.reporter.step("compiling play, learning and tests")
+        self.reporter.step(self.program.compiling())
         started = time.perf_counter()
         chunk, test = self.program.compile(state, self.reporter.say)
         self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")

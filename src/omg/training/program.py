@@ -30,7 +30,7 @@ from omg.learners import build_learner
 from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Filmed, Rollout
-from omg.stopping import side_by_side
+from omg.stopping import Coming, signal_of
 from omg.training.adapting import PLAYERS
 from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating
 from omg.training.compile_times import CompileTimes
@@ -49,7 +49,7 @@ Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
 TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
 Learned = tuple[S, Array, Count, IterationLog]
 """Learner, key, steps and log after the updates of a round."""
-_INSIDE = ("play with learning", "tests")
+_TESTS, _CHUNK = "tests", "play with learning"
 """The two compiled programs of a run whose games are compiled."""
 _WORTH_TELLING = 5.0
 """Seconds of compilation from which on each program is named with its own."""
@@ -148,6 +148,8 @@ class Program(Generic[S]):
         self.learner_watches = seating.watches
         """Whether the learner has no seat itself."""
         self._check_steps()
+        self.coming: Coming[Compiled] | None = None
+        """The compiled chunk, from when `compile` has begun with it."""
         self.collector = collector(seating)
         self.learning = Learning(seating, self.collector.seeds.axis, learner_with)
         start = jax.jit(self._init)
@@ -228,7 +230,10 @@ class Program(Generic[S]):
     # ----------------------------------------------------------------------------------------------- from outside
 
     def compile(self, state: RunState[S], say: Say) -> tuple[Chunk[S], Test[S]]:
-        """Makes `chunk` and `test` ready: compiles them, side by side, and opens the games that play needs.
+        """Makes `test` ready and begins with `chunk`, and opens the games that play needs.
+
+        A run begins with a test. While it is made, `chunk` is compiled; the first call of it waits until it is there,
+        or whoever asks for signals waits for `coming`.
 
         Args:
             state: of the run that they are compiled for.
@@ -254,17 +259,21 @@ class Program(Generic[S]):
             times.keep(name, seconds)
             return made
 
-        programs = (self._compiled_chunk, self._compiled_test)
-        work = [partial(ready, name, one) for name, one in zip(_INSIDE, programs, strict=True)]
-        chunk, test = side_by_side(work)
-        return chunk, test
+        test = Coming(partial(ready, _TESTS, self._compiled_test))
+        self.coming = coming = Coming(partial(ready, _CHUNK, self._compiled_chunk))
+        try:
+            tested = test.result()
+        except KeyboardInterrupt as error:
+            coming.leave_behind(signal_of(error))
+            raise
+        return lambda state: coming.result()(state), tested
 
     def compiling(self) -> str:
         """What `compile` is about to do, in words, with what each program took when it was last compiled."""
         if not self.collector.inside:
             return "compiling learning"
         times = self._compile_times()
-        last = {name: times.last(name) for name in _INSIDE}
+        last = {name: times.last(name) for name in (_TESTS, _CHUNK)}
         shown = (name if took is None else f"{name} (last time {took:.0f} s)" for name, took in last.items())
         return f"compiling {' and '.join(shown)}"
 

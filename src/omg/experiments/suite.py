@@ -19,13 +19,14 @@ from omg.config import write_yaml
 from omg.config.overrides import assignments, merge, nested
 from omg.errors import UserError, unknown_name
 from omg.experiments.ahead import run_ahead
-from omg.experiments.ledger import PLAN_FILE, Ledger, Task
+from omg.experiments.ledger import LEASES, LOGS, PLAN_FILE, Ledger, Task
 from omg.experiments.pipeline import run_pipeline
 from omg.experiments.plan import Plan, PlanFile, plan_of, read_plan_file, refusal
 from omg.experiments.plan_check import check_plan
 from omg.experiments.pool import say_on
 from omg.experiments.stages.base import Section
 from omg.experiments.suite_results import load_suite, suite_files, write_suite
+from omg.launchers import LauncherSettings, Site, opened
 from omg.names import file_name
 from omg.report.suite import suite_screen
 from omg.report.terminal import Screen
@@ -168,7 +169,9 @@ def run_suite(
         prepare(use_cuda=True)
         ledger.take_back(tasks)
         if jobs > 1:
-            run_ahead(ledger, tasks, at_once, module=_PROCESS, words=(str(each),))
+            site = Site(place, place / LOGS, place / LEASES, ledger.say)
+            with opened(LauncherSettings(jobs=at_once), site) as does:
+                run_ahead(ledger, tasks, does, module=_PROCESS, words=(str(each),))
         for task in tasks:
             if task.title not in ledger.remade:
                 ledger.run(task)

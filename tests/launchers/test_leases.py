@@ -72,7 +72,7 @@ def test_a_holder_elsewhere_is_judged_by_its_beats(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="on node-7 is at work here"):
         Lease.take(tmp_path, "part", lost=nobody, patience=5)
     beating.join()
-    told: list[lease.Seen] = []
+    told: list[lease.LeaseView] = []
     began = time.monotonic()
     with Lease.take(tmp_path, "part", lost=nobody, patience=0.5, wait=told.append) as taken:
         assert time.monotonic() - began >= 0.5

@@ -135,7 +135,7 @@ def run_pipeline(
         ledger.take_back(due, anew=anew)
         for index, task in enumerate(due):
             if does.at_once and task.apart:
-                run_ahead(ledger, due[index:], does, anew=anew)
+                run_ahead(ledger, due[index:], does, anew=anew, needs=lambda task: plan.machine.of(task.stage))
             if task.title not in ledger.remade:
                 ledger.run(task, anew=anew)
         seconds = ledger.seconds(tasks)

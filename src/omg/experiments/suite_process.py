@@ -1,4 +1,4 @@
-"""One part of a suite in a process of its own: `python -m omg.experiments.suite_process FOLDER TITLE JOBS TIE`."""
+"""One part of a suite in a process of its own: `python -m omg.experiments.suite_process FOLDER TITLE LAUNCHER TIE`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 
 from omg.experiments.suite import do_suite_task
+from omg.launchers import LauncherSettings
 from omg.launchers.serving import serve
 
 
-def main(folder: str, title: str, jobs: int, tie: str) -> int:
-    """What the process does, with so many of its own; returns its exit status. It ends with those in `tie`."""
-    return serve(lambda: do_suite_task(Path(folder), title, jobs), tie)
+def main(folder: str, title: str, launcher: str, tie: str) -> int:
+    """What the process does; returns its exit status. It ends with those that `tie` names."""
+    settings = LauncherSettings.model_validate_json(launcher)
+    return serve(lambda: do_suite_task(Path(folder), title, settings), tie)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    sys.exit(main(*sys.argv[1:]))

@@ -72,7 +72,7 @@ def here() -> Holder:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LeaseView:
     """A lease as somebody sees it who looks now."""
 
     number: int
@@ -89,14 +89,14 @@ class Seen:
         return self.number == 0 or self.state == RELEASED or gone
 
 
-def look(place: Path, name: str) -> Seen:
+def look(place: Path, name: str) -> LeaseView:
     """A lease as it is now, in the folder of leases `place`."""
     number = _newest(place, name)
     try:
         found = read_json(_file(place, name, number), _MOST_BYTES) if number else {}
-        return Seen(number, _holder(found), str(found.get("state", HELD)), int(found.get("beat", 0)))
+        return LeaseView(number, _holder(found), str(found.get("state", HELD)), int(found.get("beat", 0)))
     except (OSError, DamagedFileError, AttributeError, TypeError, ValueError, KeyError):
-        return Seen(number, None, HELD, -1)
+        return LeaseView(number, None, HELD, -1)
 
 
 class Watch:
@@ -104,12 +104,12 @@ class Watch:
 
     def __init__(self, place: Path, name: str, patience: float = PATIENCE) -> None:
         self.place, self.name, self.patience = place, name, patience
-        self.seen: Seen | None = None
+        self.seen: LeaseView | None = None
         self.beats = 0
         """Changes that were seen: a holder that beats is alive."""
         self._since = time.monotonic()
 
-    def look(self) -> Seen:
+    def look(self) -> LeaseView:
         """The lease as it is now."""
         found = look(self.place, self.name)
         if found != self.seen:
@@ -141,7 +141,7 @@ class Lease:
         *,
         lost: Callable[[], None],
         patience: float = PATIENCE,
-        wait: Callable[[Seen], None] | None = None,
+        wait: Callable[[LeaseView], None] | None = None,
     ) -> Lease:
         """Takes a lease, as soon as it can be had.
 
@@ -209,7 +209,7 @@ class Lease:
             write_json(_file(self.place, self.name, self.number), _content(state, self._beat), durable=False)
 
 
-def told_holder(seen: Seen) -> str:
+def told_holder(seen: LeaseView) -> str:
     """Who has a lease, in words."""
     holder = seen.holder
     return "somebody" if holder is None else f"process {holder.pid} on {inert(holder.host)}"

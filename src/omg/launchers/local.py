@@ -14,8 +14,8 @@ from pathlib import Path
 
 from omg.envs.trust import inherited
 from omg.errors import UserError
-from omg.launchers.base import Ended, Job, Launcher, NextJob, Outcome, Site
-from omg.launchers.lease import lease_name
+from omg.launchers.base import Ended, Ending, Job, Launcher, NextJob, Site
+from omg.launchers.lease import Lease, lease_name
 from omg.launchers.process import ENVIRONMENT, STOPPED, command, reason
 from omg.launchers.serving import Tie
 from omg.launchers.settings import LauncherSettings
@@ -41,7 +41,8 @@ class LocalLauncher(Launcher):
 
     elsewhere = False
 
-    def __init__(self, site: Site, settings: LauncherSettings) -> None:
+    def __init__(self, site: Site, settings: LauncherSettings, head: Lease | None = None) -> None:
+        # `head` is what parts elsewhere end with; these end with this process.
         self.site, self.jobs = site, settings.jobs or 1
 
     def run(self, next_job: NextJob, ended: Ended) -> None:
@@ -73,7 +74,7 @@ class LocalLauncher(Launcher):
                     if code is None:
                         continue
                     del running[label]
-                    ended(Outcome(label, code == 0, one.share, socket.gethostname()))
+                    ended(Ending(label, code == 0, one.share, socket.gethostname()))
                     if code in STOPPED:
                         raise Stopped(STOPPED[code])
                     if code:
@@ -83,7 +84,7 @@ class LocalLauncher(Launcher):
             _stop([one.process for one in running.values()])
             share_time()
             for label, one in running.items():
-                ended(Outcome(label, one.process.returncode == 0, one.share, socket.gethostname()))
+                ended(Ending(label, one.process.returncode == 0, one.share, socket.gethostname()))
         if failed:
             raise UserError(failed[0])
 

@@ -1,11 +1,14 @@
-"""The process of a job, whoever starts it: its command line, its surroundings, and why it ended."""
+"""The process of a job, whoever starts it: its command line, its surroundings, its time, and why it ended."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from omg.launchers.base import Job
-from omg.launchers.serving import Tie
+from omg.launchers.serving import DISK_CODE, LOST_CODE, Tie
 from omg.stopping import SIGNALS, exit_code
 
 STOPPED = {exit_code(number): number for number in SIGNALS}
@@ -15,6 +18,33 @@ ENVIRONMENT = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     "PYTHONUNBUFFERED": "1",
 }
+_CARRIED = ("OMG_", "JAX_", "XLA_", "PYTHONPATH")
+"""How the variables begin that change what is computed, or find the program; machines elsewhere are told them."""
+
+
+class Shares:
+    """What each of several jobs that run side by side has of the wall time."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, float] = {}
+        self._looked = time.perf_counter()
+
+    def begin(self, label: str) -> None:
+        """A job begins."""
+        self.pass_time()
+        self._shares[label] = 0.0
+
+    def end(self, label: str) -> float:
+        """A job ends; its share in seconds."""
+        self.pass_time()
+        return self._shares.pop(label)
+
+    def pass_time(self) -> None:
+        """Deals out what went by since the last look."""
+        now = time.perf_counter()
+        for label in self._shares:
+            self._shares[label] += (now - self._looked) / len(self._shares)
+        self._looked = now
 
 
 def command(job: Job, folder: Path, tie: Tie, python: str) -> list[str]:
@@ -27,6 +57,34 @@ def command(job: Job, folder: Path, tie: Tie, python: str) -> list[str]:
         python: the interpreter there.
     """
     return [python, "-m", job.module, str(folder), *job.words, tie.word]
+
+
+def carried(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those variables that a process on another machine is told."""
+    return {name: value for name, value in environment.items() if name.startswith(_CARRIED)}
+
+
+def surroundings(told: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a process that a cluster's worker starts.
+
+    Args:
+        told: variables that it was told from elsewhere.
+    """
+    own = dict(os.environ)
+    # Ray says how many cores NumPy may use; a process of this machine would not be told.
+    if "OMP_NUM_THREADS" not in told:
+        own.pop("OMP_NUM_THREADS", None)
+    return {**own, **ENVIRONMENT, **told}
+
+
+def may_go_better(code: int) -> bool:
+    """Whether a part that ended so may well succeed elsewhere, or once more: it was its machine that failed."""
+    return code < 0 or code in STOPPED or code in (DISK_CODE, LOST_CODE)
+
+
+def told_again(label: str, why: str, tries: int, most: int) -> str:
+    """The line that says that a part is begun again."""
+    return f"{label}: {why.rstrip('.')}; begun again ({tries} of at most {most})"
 
 
 def reason(code: int, log: Path) -> str:

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from omg.errors import UserError, disk_fault
-from omg.launchers.lease import HEAD, STOPPING, Lease, Seen, Watch, lease_name, told_holder
+from omg.launchers.lease import HEAD, STOPPING, Lease, LeaseView, Watch, lease_name, told_holder
 from omg.names import inert
 from omg.screen import forgiving_output
-from omg.stopping import ends_by_signal, exit_code, leave_if_ended, signal_of
+from omg.stopping import SIGNALS, ends_by_signal, exit_code, leave_if_ended, signal_of
 
 DISK_CODE = 74
 """Exit status after a fault of the machine's own disk: another machine may do better."""
@@ -67,6 +67,10 @@ def serve(work: Callable[[], object], tie: str) -> int:
     Returns:
         The exit status of this process.
     """
+    # Whoever started the process may have kept signals from it, as Ray does.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    # Slurm sends this one to all processes before the time is over; the one that started this process passes it on.
+    signal.signal(signal.SIGUSR2, lambda number, frame: None)
     with forgiving_output(), ends_by_signal():
         code = _serve(work, Tie.read(tie))
     return leave_if_ended(code)
@@ -110,7 +114,7 @@ def _leased(tie: Tie) -> Iterator[None]:
         yield
         return
 
-    def wait(seen: Seen) -> None:
+    def wait(seen: LeaseView) -> None:
         print(f"waiting: {told_holder(seen)} is still at {inert(tie.label)}", flush=True)
 
     with Lease.take(Path(tie.leases), lease_name(tie.label), lost=_leave_at_once, wait=wait):

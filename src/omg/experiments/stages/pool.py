@@ -122,6 +122,7 @@ class PoolStage(Stage):
             console=self.place.screen,
             quiet=self.place.quiet,
             launcher=self.place.launcher,
+            needs=self.plan.machine.of(self.name),
         )
 
 

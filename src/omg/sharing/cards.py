@@ -8,7 +8,6 @@ from pathlib import Path
 
 import yaml
 
-from omg import __version__
 from omg.config.layers import summary
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import ScoreRow
@@ -16,6 +15,7 @@ from omg.names import inert
 from omg.pools import Pool, PriorCard, read_agent_card
 from omg.pools.bundles import read_card
 from omg.pools.priors import PRIOR_CARD
+from omg.recordings.capture import own_version
 from omg.report.markup import markdown_text
 from omg.sharing.contents import MANIFEST
 from omg.tracking import RunFolder
@@ -229,7 +229,7 @@ def card_text(facts: CardFacts, kind: str, licence: str, hashes: Mapping[str, st
         facts.use.format(folder="FOLDER"),
         "```",
         "",
-        *_table("How it was made", ("what", "value"), [*facts.trained, ("version of omg", __version__)]),
+        *_table("How it was made", ("what", "value"), [*facts.trained, ("version of omg", own_version())]),
     ]
     for table in facts.tables:
         lines += _table(*table)
@@ -259,4 +259,4 @@ def _table(heading: str, columns: Sequence[str], rows: Sequence[Sequence[object]
 
 def hub_config(facts: CardFacts, kind: str) -> Tree:
     """config.json: what the hub shows and counts by."""
-    return {"library_name": "omg-marl", "omg_version": __version__, "kind": kind, **facts.config}
+    return {"library_name": "omg-marl", "omg_version": own_version(), "kind": kind, **facts.config}

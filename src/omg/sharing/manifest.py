@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from omg import __version__
 from omg.components.files import checksum, digest_of
 from omg.disk import DamagedFileError, read_json, write_json
 from omg.errors import UserError, unknown_name
+from omg.recordings.capture import own_version
 from omg.sharing.contents import MANIFEST, MOST_FILES, README, checked_place
 
 LICENCES = (
@@ -79,7 +79,7 @@ def make_manifest(folder: Path, kind: str, title: str, licence: str) -> Manifest
         if path.is_file() and path != folder / README
     }
     made = _ADAPTER.validate_python(
-        {"kind": kind, "title": title[:200], "licence": licence, "omg": __version__, "files": files}
+        {"kind": kind, "title": title[:200], "licence": licence, "omg": own_version(), "files": files}
     )
     write_json(folder / MANIFEST, {"format": _FORMAT, **asdict(made), "sha256": made.digest})
     return made

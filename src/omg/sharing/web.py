@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from omg import __version__
 from omg.errors import UserError
 from omg.names import inert
 from omg.sharing.places import Place, on_own_machine
@@ -81,7 +80,7 @@ def upload(place: Place, archive: Path) -> None:
 
 @contextmanager
 def _answer(place: Place, request: urllib.request.Request) -> Iterator[http.client.HTTPResponse]:
-    request.add_header("User-Agent", f"omg/{__version__}")
+    request.add_header("User-Agent", "omg")
     # Never in the clear to anybody else.
     if (token := os.environ.get(TOKEN)) and not place.plain:
         request.add_header("Authorization", f"Bearer {token}")

@@ -147,6 +147,7 @@ def test_a_seat_shows_its_own_values(opened, battle) -> None:
         ("goals", "#stage-0 .aim"),
         ("visits", "#stage-0 .visit"),
         ("predicted", "#others-0 .plain tbody tr"),
+        ("predicted", "#stage-0 .guess"),
         ("ranges", "#stage-0 .reach"),
         ("shots", "#stage-0 .shot"),
     ],
@@ -204,3 +205,24 @@ def test_a_damaged_page_says_so(open_page, tmp_path: Path, battle) -> None:
     target.write_text(watch_page([battle]).replace('type="text/plain">eN', 'type="text/plain">AA'), encoding="utf-8")
     page = open_page(target).page
     page.wait_for_selector("#said:has-text('This page is damaged')", state="attached")
+
+
+def test_pieces_that_show_a_number_have_their_names_beside(opened) -> None:
+    game = filmed("foraging", steps=6)
+    page = opened([game])
+    levels = [str(int(level)) for level in game["written"][0, game["there"][0]]]
+    shown = page.locator("#stage-0 .piece > text:not(.name)").all_text_contents()
+    assert sorted(shown) == sorted(levels)
+    assert page.locator("#stage-0 .piece .name").all_text_contents() == ["#1", "#2"]
+    assert page.locator("#stage-0 .ghost-name").all_text_contents() == ["#2"]
+
+
+def test_actions_that_a_planner_never_tried_are_said(opened, battle) -> None:
+    values = battle["values"].copy()
+    seat, step = 0, 3
+    legal = [action for action, open_ in enumerate(battle["avail"][step, seat]) if open_]
+    values[step, seat, legal[1:]] = float("nan")
+    page = opened([Recording(battle.header, {**battle, "values": values})])
+    page.fill("#at", str(step))
+    numbers = page.locator("#actions-0 tbody tr .number:nth-child(3)").all_inner_texts()
+    assert [number for number in numbers if number != "not legal"].count("not tried") == len(legal) - 1

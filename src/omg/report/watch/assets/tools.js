@@ -19,7 +19,7 @@ function written(value) {
     : value.toPrecision(2);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 

@@ -226,3 +226,52 @@ def test_actions_that_a_planner_never_tried_are_said(opened, battle) -> None:
     page.fill("#at", str(step))
     numbers = page.locator("#actions-0 tbody tr .number:nth-child(3)").all_inner_texts()
     assert [number for number in numbers if number != "not legal"].count("not tried") == len(legal) - 1
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_hostile_names_do_nothing(open_page, tmp_path: Path, battle) -> None:
+    named = {part: [one | {"name": HOSTILE} for one in battle.header[part]] for part in ("pieces", "actions")}
+    seats = [seat | {"label": HOSTILE, "algorithm": HOSTILE} for seat in battle.header["seats"]]
+    words = {"algorithm": HOSTILE, "scenario": HOSTILE, "facts": {HOSTILE: 1.0}, "seats": seats}
+    target = tmp_path / "game.html"
+    target.write_text(watch_page([Recording(battle.header | named | words, dict(battle))], HOSTILE), encoding="utf-8")
+    window = open_page(target)
+    asked: list[str] = []
+    window.page.on("dialog", lambda dialog: asked.append(dialog.message))
+    page = window.page
+    page.wait_for_selector("body[data-ready]")
+    for key in ("End", "s", "ArrowLeft", "Home", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.inner_text(".note") == HOSTILE
+    assert HOSTILE in page.inner_text("#actions-0")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    assert asked == []
+
+
+def empty(game: Recording) -> Recording:
+    """Nobody has a piece, thinks or does anything: the least that a recording holds."""
+    kept = {name: values for name, values in game.items() if not name.startswith(("beliefs", "values", "obs"))}
+    kept = {name: values[:0] if name in ("actions", "rewards") else values[:1] for name, values in kept.items()}
+    seats = [seat | {"piece": None, "values": None} for seat in game.header["seats"]]
+    return Recording(game.header | {"seats": seats, "beliefs": []}, kept)
+
+
+def unknown(game: Recording) -> Recording:
+    """All that may be unknown is."""
+    may = ("values", "written")
+    never = {name: values * float("nan") for name, values in game.items() if name in may or name.startswith("beliefs.")}
+    return Recording(game.header, {**game, **never})
+
+
+@pytest.mark.parametrize("strange", [empty, unknown])
+def test_strange_recordings_are_shown(opened, battle, strange) -> None:
+    page = opened([strange(battle)])
+    for key in ("End", "ArrowLeft", "s", "Home", "ArrowRight", "b"):
+        page.keyboard.press(key)
+    assert page.locator("#stage-0 .piece").count() > 0
+    assert barriers(page) == []
+    assert "NaN" not in page.inner_text("main")
+    assert "Infinity" not in page.inner_text("main")

@@ -31,7 +31,7 @@ function actionsPanel(film, game, at, seat) {
     const label = html("span", {}, ...words);
     const shows = open[action] && value !== null;
     const unknown = values && searches > 0 ? "not tried" : "";
-    const texts = [open[action] ? (!shows ? unknown : chances ? percent(value) : written(value)) : "not legal"];
+    const texts = [open[action] ? (!shows ? unknown : chances ? percent(value) : valued(value)) : "not legal"];
     if (searches > 0) texts.push(open[action] ? percent(visited[action] / searches) : "");
     const share = shows ? (high > low ? 0.04 + (0.96 * (value - low)) / (high - low) : 1) : null;
     const extra = searches > 0 && open[action]

@@ -126,7 +126,9 @@ def test_a_finding_states_both_means(battle: Recording) -> None:
     worse = {**places, "columns": {**places["columns"], "distance": stay + 1}}
     assert "it is no closer than that" in finding(worse)
     nothing = {**places, "columns": {**places["columns"], "distance": np.full_like(off, np.nan)}}
-    assert finding(nothing) == "There is nothing to compare with: no step is followed by the moment 3 steps later."
+    assert finding(nothing) == (
+        "There is nothing to compare: at no step are both what it believes and where they were 3 steps later known."
+    )
 
 
 def test_predicted_actions_stand_beside_the_same_as_before() -> None:

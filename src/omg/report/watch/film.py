@@ -117,7 +117,7 @@ def finding(belief: Tree) -> str:
     moment = when(belief)
     off, stay, steps = means(belief)
     if not steps:
-        return f"There is nothing to compare with: no step is followed by the moment {moment}."
+        return f"There is nothing to compare: at no step are both what it believes and where they were {moment} known."
     verdict = "closer than" if off < stay else "no closer than"
     return (
         f"The agent's picture of where the others are {moment} is off by {off:.2f} on average; "

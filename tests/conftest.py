@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,6 +23,8 @@ SLOWEST = (
     *("test_planning_search", "test_signalled_processes", "test_signals", "test_surroundings", "test_disk_faults"),
 )
 """The files that take longest, longest first."""
+MOST_AREAS = 15_000
+"""From here on a worker forgets what it has compiled; one file adds a few thousand."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -77,6 +80,28 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs() -> Iterator[None]:
+    """Forgets compiled programs when there are many.
+
+    Each takes some of the memory areas of which Linux gives a process 65,530: the next one compiled then ends it.
+    """
+    yield
+    if memory_areas() > MOST_AREAS:
+        import equinox as eqx
+        import jax
+
+        jax.clear_caches()
+        eqx.clear_caches()
+        gc.collect()
+
+
+def memory_areas() -> int:
+    """How many areas of memory this process has; 0 where the system does not say."""
+    areas = Path("/proc/self/maps")
+    return areas.read_bytes().count(b"\n") if areas.exists() else 0
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "learners": ("test_coma", "test_ppo_objective"),
     "controllers": ("test_models_acting",),
     "planning": ("test_planning_goals", "test_planning_beliefs"),
+    "launchers": ("test_leases",),
     "config": ("test_config", "test_config_words"),
     "envs": ("test_env_contract", "test_battle_layout", "test_toy_grid"),
     "modules": ("test_modules", "test_opponent_models"),

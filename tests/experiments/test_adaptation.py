@@ -383,7 +383,7 @@ def test_a_plan_says_who_adapts(tmp_path: Path) -> None:
 def test_only_what_a_key_is_about_is_done_again_in_a_pipeline(tmp_path: Path) -> None:
     def prints(*words: str) -> dict[str, str]:
         checked = check_plan(read_plan("stag_hunt_quick", words), tmp_path)
-        place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1)
+        place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True)
         return {task.name: task.fingerprint for task in plan_tasks(place) if task.stage == "adapt"}
 
     still = ["adaptation.variants.still.agent=hop", "adaptation.variants.still.hop_belief_between=false"]

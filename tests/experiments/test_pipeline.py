@@ -18,11 +18,10 @@ from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.cli import demo, main
 from omg.config import read_yaml, write_yaml
-from omg.experiments import ahead, runs, shown
 from omg.experiments import pipeline as module
+from omg.experiments import runs, shown
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan, read_plan
-from omg.experiments.processes import Job
 from omg.experiments.results import read_rows, report_files, table_files
 from omg.experiments.stages import Workplace
 from omg.experiments.stages.evaluate import EvaluateStage
@@ -30,6 +29,8 @@ from omg.experiments.stages.pool import PoolStage
 from omg.experiments.stages.prior import PriorStage
 from omg.experiments.stages.report import ReportStage
 from omg.experiments.stages.room import TABLE_FILES, RoomStage
+from omg.launchers import Ending, Job
+from omg.launchers.local import LocalLauncher
 from omg.pools.index import Pool
 from omg.tracking import RunFolder
 
@@ -75,24 +76,23 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is for processes of their own is done here, the older of two first; what began and ended, in order."""
     events: list[str] = []
 
-    def run_jobs(next_job: Any, ended: Any, jobs: int, logs: Path, say: Any) -> None:
+    def run(launcher: LocalLauncher, next_job: Any, ended: Any) -> None:
         running: list[Job] = []
         while True:
-            while len(running) < jobs and (job := next_job()) is not None:
+            while len(running) < launcher.jobs and (job := next_job()) is not None:
                 events.append(job.label)
                 running.append(job)
             if not running:
                 return
             job = running.pop(0)
-            folder, *titles = job.words
-            for title in titles:
+            for title in job.words:
                 if title != job.label:
                     events.append(title)
-                module.do_tasks(Path(folder), [title])
+                module.do_tasks(launcher.site.folder, [title])
                 events.append(f"end of {title}")
-            ended(job.label, 1.0, True)
+            ended(Ending(job.label, True, 1.0, "here"))
 
-    monkeypatch.setattr(ahead, "run_jobs", run_jobs)
+    monkeypatch.setattr(LocalLauncher, "run", run)
     return events
 
 

@@ -12,21 +12,24 @@ from typing import Any
 
 import pytest
 
+from helpers.jobs import run_jobs
 from omg.config import Config, resolve
 from omg.errors import UserError
-from omg.experiments import processes
-from omg.experiments.processes import Job, run_jobs, serve
 from omg.experiments.runs import finish, finish_all, is_over, known_runs
+from omg.launchers import Ending, Job, LauncherSettings, Site, serving
+from omg.launchers.local import LocalLauncher
+from omg.launchers.serving import Tie, serve
 from omg.tracking import RunFolder
 
 SLEEPER = """
 import sys, time
-time.sleep(float(sys.argv[1]))
-print(sys.argv[2])
-if sys.argv[2] == "killed":
+_, seconds, how, _ = sys.argv[1:]
+time.sleep(float(seconds))
+print(how)
+if how == "killed":
     import os
     os.kill(os.getpid(), 9)
-sys.exit(sys.argv[2] == "broken")
+sys.exit(how == "broken")
 """
 
 
@@ -51,9 +54,11 @@ def test_jobs_begin_when_they_can_and_share_the_time(sleepers: Path):
         return Job(label, "sleeper", (seconds, "well"))
 
     started = time.perf_counter()
-    run_jobs(
-        next_job, lambda label, seconds, done: ended.update({label: seconds * done}), 3, sleepers / "logs", lines.append
-    )
+
+    def note(outcome: Ending) -> None:
+        ended[outcome.label] = outcome.seconds * outcome.done
+
+    run_jobs(next_job, note, 3, sleepers / "logs", lines.append)
     assert list(ended) == ["short", "last", "long one"]
     assert all(ended.values())
     # Side by side they took no longer than it took.
@@ -73,8 +78,8 @@ def test_a_job_that_fails_is_told_when_the_others_have_ended(how: str, reason: s
     ]
     ended: dict[str, bool] = {}
 
-    def note(label: str, seconds: float, done: bool) -> None:
-        ended[label] = done
+    def note(outcome: Ending) -> None:
+        ended[outcome.label] = outcome.done
 
     with pytest.raises(UserError, match=reason):
         run_jobs(lambda: jobs.pop(0) if jobs else None, note, 2, sleepers, lambda line: None)
@@ -94,6 +99,10 @@ def tiny(where: Path, **changes: Any) -> Config:
     return resolve("iql", "toy_grid", values).config
 
 
+def at_once(folder: Path, jobs: int, say: Any) -> LocalLauncher:
+    return LocalLauncher(Site(folder, folder / "logs", folder / "leases", say), LauncherSettings(jobs=jobs))
+
+
 def scores(where: Path) -> list[list[str]]:
     with (known_runs(where)[0] / "metrics.csv").open() as file:
         return list(csv.reader(file))
@@ -105,7 +114,7 @@ def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
     assert here.status() == "finished"
     lines: list[str] = []
     configs = {f"run{seed}": tiny(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)}
-    finish_all(configs, 2, tmp_path / "logs", lines.append)
+    finish_all(configs, at_once(tmp_path, 2, lines.append))
     assert [line.split(":")[0] for line in lines[:2]] == ["run1", "run2"]
     assert all(line.split(": ")[1].startswith("finished") for line in lines[2:])
     assert (tmp_path / "logs" / "run1.log").stat().st_size > 0
@@ -113,7 +122,7 @@ def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
     assert scores(tmp_path / "here") != scores(tmp_path / "run2")
     # There is nothing left to do, and nothing is begun.
     del lines[:]
-    finish_all(configs, 2, tmp_path / "logs", lines.append)
+    finish_all(configs, at_once(tmp_path, 2, lines.append))
     assert lines == []
     assert len(known_runs(tmp_path / "run1")) == 1
 
@@ -121,7 +130,7 @@ def test_runs_in_processes_end_as_they_do_here(tmp_path: Path):
 def test_a_run_that_fails_says_why(tmp_path: Path):
     config = tiny(tmp_path / "bad", init_from=str(tmp_path / "nowhere"))
     with pytest.raises(UserError, match=r"bad: .*nowhere"):
-        finish_all({"bad": config}, 1, tmp_path / "logs", lambda line: None)
+        finish_all({"bad": config}, at_once(tmp_path, 1, lambda line: None))
     assert not is_over(tmp_path / "bad")
 
 
@@ -130,8 +139,11 @@ import sys
 from pathlib import Path
 from omg.config import Config
 from omg.experiments.runs import finish_all
+from omg.launchers import LauncherSettings, Site, opened
 config = Config.model_validate_json(Path(sys.argv[1]).read_text())
-finish_all({"orphan": config}, 1, Path(sys.argv[2]), lambda line: None)
+folder = Path(sys.argv[2])
+with opened(LauncherSettings(), Site(folder, folder, folder / "leases", print)) as launcher:
+    finish_all({"orphan": config}, launcher)
 """
 
 
@@ -158,9 +170,9 @@ def test_a_run_saves_and_ends_when_the_process_that_started_it_is_killed(tmp_pat
 
 BACKGROUND = """
 import signal, sys, time
-from omg.experiments.processes import serve
+from omg.launchers.serving import Tie, serve
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-sys.exit(serve(lambda: time.sleep(60), parent=0))
+sys.exit(serve(lambda: time.sleep(60), Tie(0).word))
 """
 
 
@@ -172,12 +184,12 @@ def test_the_last_word_of_a_process_is_the_reason_not_a_note(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     # This process does not end with anybody.
-    monkeypatch.setattr(processes, "_end_with", lambda parent: None)
+    monkeypatch.setattr(serving, "_end_with", lambda tie: None)
 
     def work() -> None:
         error = ValueError("too large\nfor this GPU")
         error.add_note("Some frames are not shown.")
         raise error
 
-    assert serve(work, os.getppid()) == 1
+    assert serve(work, Tie(os.getppid()).word) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "error: ValueError: too large"

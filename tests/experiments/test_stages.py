@@ -131,7 +131,7 @@ def test_every_stage_keeps_to_its_files_and_needs_only_what_is_before_it(
         assert all(field.description for field in section.model_fields.values())
     plan = parse_plan(changed("adaptation.episodes=4", "room.steps=0", "evaluation.at=[0.5, 1.0]", *words))
     checked = check_plan(plan, tmp_path)
-    tasks = plan_tasks(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True, jobs=1))
+    tasks = plan_tasks(Workplace(checked, tmp_path, Ledger(tmp_path), Console(), quiet=True))
     assert list(dict.fromkeys(task.stage for task in tasks)) == [name for name in STAGES if name not in left_out]
     assert len({task.title for task in tasks}) == len(tasks)
     for index, task in enumerate(tasks):

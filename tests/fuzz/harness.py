@@ -85,8 +85,8 @@ def stubs(deep: bool = False) -> Iterator[None]:
     import omg.envs.adapters.jaxmarl
     import omg.experiments.adaptation
     import omg.experiments.pipeline
-    import omg.experiments.processes
     import omg.experiments.versus
+    import omg.launchers.local
     import omg.report.toy
     import omg.training.bench
     import omg.training.obs_adapter
@@ -102,7 +102,7 @@ def stubs(deep: bool = False) -> Iterator[None]:
         (omg.experiments.versus, "versus"),
         (omg.experiments.adaptation.Meeting, "agent_rows"),
         (omg.experiments.adaptation.Meeting, "random_rows"),
-        (omg.experiments.processes, "_start"),
+        (omg.launchers.local.LocalLauncher, "_start"),
         (omg.report.toy, "toy_experiment"),
         (omg.envs.adapters.jaxmarl, "build_jaxmarl"),  # Compiles much of its game to learn its sizes.
         (omg.training.bench, "measure_play"),

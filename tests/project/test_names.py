@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from helpers.cards import edit_card
+from helpers.jobs import run_jobs
 from helpers.plans import PLAN, changed
 from helpers.pool_members import ENV, agent, change_index, settings
 from helpers.refusing import refusal
@@ -21,8 +22,8 @@ from omg.envs.battle import BattleArgs
 from omg.experiments.ledger import Ledger, Task
 from omg.experiments.plan import STAGES, parse_plan, read_plan
 from omg.experiments.pool import copy_pool
-from omg.experiments.processes import Job, run_jobs
 from omg.experiments.runs import known_runs
+from omg.launchers import Job
 from omg.names import LONGEST, check_links, file_name, inert, inside
 from omg.pools import Pool, load_agent, load_prior
 from omg.tracking import RunFolder

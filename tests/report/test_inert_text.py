@@ -20,8 +20,8 @@ from helpers.tiny import SPEC, tiny_config
 from omg.cli import main, tables
 from omg.cli.progress import show_progress
 from omg.errors import UserError
-from omg.experiments.processes import serve
 from omg.experiments.results import read_rows, write_rows
+from omg.launchers.serving import Tie, serve
 from omg.names import cell, inert
 from omg.report.markup import document, markdown_code, markdown_table, markdown_text
 from omg.report.page import report_input, write_markdown, write_page
@@ -80,7 +80,7 @@ def test_logs_of_processes_are_plain(capsys: pytest.CaptureFixture[str]) -> None
         raise ValueError(STEERING)
 
     for work, status in ((refused, 2), (broken, 1)):
-        assert serve(work, os.getppid()) == status
+        assert serve(work, Tie(os.getppid()).word) == status
         said = capsys.readouterr().out
         assert "\x1b" not in said
         assert "\u202e" not in said

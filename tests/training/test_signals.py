@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from helpers.jobs import run_jobs
 from helpers.processes import SAVE_OFTEN, command
 from helpers.stopping import shared_programs
 from helpers.tiny import result, tiny_config
@@ -18,8 +19,8 @@ from omg import api
 from omg import stopping as signals
 from omg.cli import main
 from omg.errors import UserError
-from omg.experiments import processes
-from omg.experiments.processes import Job, run_jobs
+from omg.launchers import Job
+from omg.launchers import local as processes
 from omg.stopping import Stop, Stopped, ends_by_signal
 from omg.tracking import RunFolder
 from omg.training import loop
@@ -209,7 +210,7 @@ def test_a_screen_that_is_gone_or_full_ends_nothing(results: Path, monkeypatch: 
 
 STUBBORN = """
 import signal, sys, time
-from omg.experiments.processes import serve
+from omg.launchers.serving import serve
 from omg.stopping import Stop
 
 def work():
@@ -218,7 +219,7 @@ def work():
         while True:
             time.sleep(0.01)
 
-sys.exit(serve(work, int(sys.argv[-1])))
+sys.exit(serve(work, sys.argv[-1]))
 """
 
 

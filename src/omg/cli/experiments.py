@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from omg.cli.jobs import MOST_EPISODES, MOST_SEED, TasksOption, share_gpu
+from omg.cli.jobs import (
+    MOST_EPISODES,
+    MOST_SEED,
+    AddressOption,
+    FilesOption,
+    LauncherOption,
+    MachineOption,
+    RetriesOption,
+    SlurmOption,
+    TasksOption,
+    launcher_settings,
+)
 from omg.cli.lists import TrustOption, read_words, say_old_words
 from omg.cli.progress import show_progress
 from omg.cli.tables import print_lines, print_screen, print_table
@@ -19,6 +30,7 @@ from omg.types import Tree
 if TYPE_CHECKING:
     from omg.experiments.pipeline import PipelineResult
     from omg.experiments.suite import ReadSuite
+    from omg.launchers.settings import LauncherSettings
 
 _MOST_PLAYERS = 10
 """Widest cross-play matrix that a terminal can show player by player; larger ones are shown by algorithm."""
@@ -36,7 +48,16 @@ def pipeline(
         str | None, typer.Option("--from", metavar="STAGE", help="Do this stage and all later ones anew.")
     ] = None,
     only: Annotated[str | None, typer.Option("--only", metavar="STAGE", help="Do no other stage.")] = None,
-    jobs: TasksOption = 1,
+    jobs: TasksOption = None,
+    launcher: LauncherOption = "local",
+    address: AddressOption = None,
+    machine: MachineOption = None,
+    slurm: SlurmOption = None,
+    retries: RetriesOption = None,
+    files: FilesOption = None,
+    show_sbatch: Annotated[
+        bool, typer.Option("--show-sbatch", help="Slurm: only print what would be handed to sbatch, by stage.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
     trust: TrustOption = False,
 ) -> None:
@@ -46,7 +67,9 @@ def pipeline(
     Repeat the command to continue: what is done is skipped, and what has changed is done again with all that depends
     on it.
     """
-    share_gpu(jobs)
+    settings = launcher_settings(
+        launcher, jobs, address=address, machine=machine, slurm=slurm, retries=retries, files=files
+    )
 
     from omg.experiments.plan import PLAN_FILE, preset_names, preset_summary, read_plan, read_plan_file
     from omg.experiments.suite import is_suite, read_suite
@@ -69,23 +92,32 @@ def pipeline(
                 raise UserError(
                     f"{option}: got '{stage}', but '{name}' lists plans. Give it with one of their folders."
                 )
+        if show_sbatch:
+            raise UserError(f"--show-sbatch: '{name}' lists plans. Give it with one of them.")
         suite = read_suite(name, line.overrides)
-        _run_suite(suite, output or begun or Path("results") / suite.suite.name, jobs=jobs, quiet=quiet)
+        _run_suite(suite, output or begun or Path("results") / suite.suite.name, settings, quiet=quiet)
         return
     plan = read_plan(name, line.overrides)
     folder = output or begun or Path("results") / plan.name
 
+    if show_sbatch:
+        from omg.experiments.batch import batch_texts
+
+        for title, text in batch_texts(plan, folder, settings):
+            print_lines(f"# {title}", text)
+        return
+
     from omg.experiments.pipeline import run_pipeline
 
-    result = run_pipeline(plan, folder, start=start, only=only, console=Console(), quiet=quiet, jobs=jobs)
+    result = run_pipeline(plan, folder, start=start, only=only, console=Console(), quiet=quiet, launcher=settings)
     print_verdict(result)
 
 
-def _run_suite(suite: ReadSuite, folder: Path, *, jobs: int, quiet: bool) -> None:
+def _run_suite(suite: ReadSuite, folder: Path, settings: LauncherSettings, *, quiet: bool) -> None:
     """Runs a plan of plans and tells what was found."""
     from omg.experiments.suite import run_suite
 
-    result = run_suite(suite, folder, console=Console(), quiet=quiet, jobs=jobs)
+    result = run_suite(suite, folder, console=Console(), quiet=quiet, launcher=settings)
     print_screen(result.shown)
     print_lines(f"Folder: {result.folder}", f"Report: {result.report}")
 

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from omg.cli.jobs import MOST_EPISODES, JobsOption, share_gpu
+from omg.cli.jobs import (
+    MOST_EPISODES,
+    AddressOption,
+    FilesOption,
+    JobsOption,
+    LauncherOption,
+    MachineOption,
+    RetriesOption,
+    SlurmOption,
+    launcher_settings,
+)
 from omg.cli.lists import EnvConfigOption, TrustOption, read_words, say_old_words
 from omg.cli.tables import print_table, shown
 from omg.errors import UserError
@@ -54,7 +64,13 @@ def train(
         int, typer.Option(min=1, max=MOST_EPISODES, help="Episodes in which each member is measured.")
     ] = 256,
     env_config: EnvConfigOption = None,
-    jobs: JobsOption = 1,
+    jobs: JobsOption = None,
+    launcher: LauncherOption = "local",
+    address: AddressOption = None,
+    machine: MachineOption = None,
+    slurm: SlurmOption = None,
+    retries: RetriesOption = None,
+    files: FilesOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress display.")] = False,
     trust: TrustOption = False,
 ) -> None:
@@ -75,7 +91,9 @@ def train(
     counts = {name: read_counts(f"--{name}", text) for name, text in given.items() if text is not None}
     scripts = read_scripts(scripted or [])
 
-    share_gpu(jobs)
+    settings = launcher_settings(
+        launcher, jobs, address=address, machine=machine, slurm=slurm, retries=retries, files=files
+    )
 
     from omg.experiments import train_pool
 
@@ -88,7 +106,7 @@ def train(
         which=which,  # type: ignore[arg-type]
         episodes=episodes,
         console=Console(),
-        jobs=jobs,
+        launcher=settings,
         quiet=quiet,
     )
     _print_members(made, made.members())

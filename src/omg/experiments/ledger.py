@@ -23,9 +23,9 @@ from omg.components.files import read_json, write_json
 from omg.errors import UserError
 from omg.names import check_links, file_name, inside
 
-NOTES, REPLACED, LOGS = "stages", "replaced", "logs"
+NOTES, REPLACED, LOGS, LEASES = "stages", "replaced", "logs", "leases"
 PLAN_FILE, TIMES_FILE, TASKS_FILE = "pipeline.yaml", "times.csv", "tasks.json"
-_ENTRIES = (NOTES, REPLACED, LOGS, ".lock", PLAN_FILE, TIMES_FILE, TASKS_FILE)
+_ENTRIES = (NOTES, REPLACED, LOGS, LEASES, ".lock", PLAN_FILE, TIMES_FILE, TASKS_FILE)
 """What a pipeline has in its folder whatever its stages make there; what else is there is the user's."""
 Say = Callable[[str], None]
 

@@ -21,7 +21,7 @@ from omg.evaluation.tables import AdaptationRow, ComparisonRow, SelfPlayRow, Set
 from omg.experiments.adaptation.scores import adaptation_summary
 from omg.experiments.ahead import run_ahead
 from omg.experiments.budget import planned_answer
-from omg.experiments.ledger import PLAN_FILE, TIMES_FILE, Ledger, Task
+from omg.experiments.ledger import LEASES, LOGS, PLAN_FILE, TIMES_FILE, Ledger, Task
 from omg.experiments.plan import STAGES, Plan, read_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
 from omg.experiments.pool import say_on
@@ -32,6 +32,7 @@ from omg.experiments.results import (
 )
 from omg.experiments.stages import Earlier, Workplace
 from omg.experiments.stages.evaluate import self_play_rows_of, summary_rows
+from omg.launchers import LauncherSettings, Site, opened
 from omg.report.terminal import Screen
 from omg.tracking import RunFolder
 from omg.training.device import prepare
@@ -90,6 +91,7 @@ def run_pipeline(
     console: Console | None = None,
     quiet: bool = False,
     jobs: int = 1,
+    launcher: LauncherSettings | None = None,
 ) -> PipelineResult:
     """Does what a pipeline still lacks.
 
@@ -102,6 +104,7 @@ def run_pipeline(
         quiet: no output on the screen.
         jobs: runs, evaluations and adaptations that are done at once, each in a process of its own; of use where one
             does not fill a GPU.
+        launcher: who does them, and how many at once, instead of `jobs`, e.g. the machines of a cluster.
 
     Raises:
         UserError: the plan cannot be run, a stage that must be done is not, or another process has the folder.
@@ -120,8 +123,9 @@ def run_pipeline(
     except OSError as error:
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
     ledger = Ledger(checked.folder, lambda line: say_on(screen, line), _ENTRIES)
-    with RunFolder(checked.folder).lock():
-        tasks = plan_tasks(Workplace(checked, shown, ledger, screen, quiet, jobs))
+    site = Site(checked.folder, checked.folder / LOGS, checked.folder / LEASES, ledger.say)
+    with RunFolder(checked.folder).lock(), opened(launcher or LauncherSettings(jobs=jobs), site) as does:
+        tasks = plan_tasks(Workplace(checked, shown, ledger, screen, quiet, does))
         _require_earlier(tasks, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         ledger.list_tasks(tasks)
@@ -130,8 +134,8 @@ def run_pipeline(
         due = [task for task in tasks if only in (None, task.stage) and _ORDER.index(task.stage) >= first]
         ledger.take_back(due, anew=anew)
         for index, task in enumerate(due):
-            if jobs > 1 and task.apart:
-                run_ahead(ledger, due[index:], jobs, anew=anew)
+            if does.at_once and task.apart:
+                run_ahead(ledger, due[index:], does, anew=anew, needs=lambda task: plan.machine.of(task.stage))
             if task.title not in ledger.remade:
                 ledger.run(task, anew=anew)
         seconds = ledger.seconds(tasks)
@@ -154,7 +158,7 @@ def do_tasks(folder: Path, titles: Sequence[str]) -> None:
     """
     checked = check_plan(read_plan(folder), folder)
     ledger = Ledger(checked.folder, entries=_ENTRIES)
-    tasks = plan_tasks(Workplace(checked, folder, ledger, Console(), quiet=False, jobs=1))
+    tasks = plan_tasks(Workplace(checked, folder, ledger, Console(), quiet=False))
     for place, title in enumerate(titles):
         task = ledger.begun_task(tasks, title)
         if not task.costly:  # A run does so by itself, its own way.

@@ -25,6 +25,7 @@ from omg.envs import check_stored_game
 from omg.envs.trust import check_word, vouch
 from omg.errors import UserError, abridged, unknown_name
 from omg.experiments.ledger import PLAN_FILE
+from omg.experiments.needs import MachineSection
 from omg.experiments.stages.adapt import AdaptationSection, AdaptStage
 from omg.experiments.stages.base import Section, SettingsSection, Stage
 from omg.experiments.stages.evaluate import EvaluateStage, EvaluationSection
@@ -79,6 +80,7 @@ class Plan(Section):
     evaluation: Annotated[EvaluationSection, EvaluateStage] = EvaluationSection()
     adaptation: Annotated[AdaptationSection | None, AdaptStage] = None
     report: Annotated[ReportSection, ReportStage] = ReportSection()
+    machine: MachineSection = MachineSection()
 
     def in_self_play(self, label: str) -> bool:
         """Whether an agent learns in all seats."""

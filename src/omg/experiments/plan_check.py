@@ -134,6 +134,7 @@ def check_plan(plan: Plan, folder: str | Path) -> CheckedPlan:
         raise UserError(f"game: {env.spec.name} {env.spec.scenario} has one seat; team-mates need at least two.")
     agents = agent_configs(plan, env, folder)
     checked = CheckedPlan(plan, folder, env, agents, *question_of(plan, env, list(agents)))
+    plan.machine.check(STAGES)
     views: dict[str, Config] = {}
     for stage in STAGES.values():
         views |= stage.check(checked)

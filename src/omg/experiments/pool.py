@@ -27,6 +27,7 @@ from omg.envs import Env, make_env
 from omg.errors import UserError, abridged, unknown_name
 from omg.evaluation import play_team
 from omg.experiments.runs import finish, finish_all, known_runs
+from omg.launchers import Launcher, LauncherSettings, Needs, Site, opened
 from omg.names import check_links, inert
 from omg.pools import PRIOR_FOLDERS, Agent, AgentCard, is_pool, load_agent, read_agent_card
 from omg.pools.index import INDEX, SETS, Member, Pool, Standing
@@ -63,6 +64,8 @@ def train_pool(
     console: Console | None = None,
     quiet: bool = False,
     jobs: int = 1,
+    launcher: LauncherSettings | Launcher | None = None,
+    needs: Needs | None = None,
 ) -> Pool:
     """Trains what a pool still lacks, measures it and adds it.
 
@@ -78,6 +81,8 @@ def train_pool(
         console: where to print.
         quiet: no output on the screen.
         jobs: algorithms that are trained at once, each in a process of its own; 1 trains them here, one by one.
+        launcher: who trains them instead, e.g. a cluster's machines: settings, or a launcher of a folder around this.
+        needs: what a cluster's machine is to give each training.
 
     Returns:
         The pool with all these members.
@@ -104,12 +109,11 @@ def train_pool(
     _check_inputs(pool, configs)
     missing = {algorithm: _missing(pool, config, sets[algorithm]) for algorithm, config in configs.items()}
     prepare(game.use_cuda)
-    if jobs > 1:
-        ahead = {algorithm: configs[algorithm] for algorithm, seats in missing.items() if seats}
-        for config in ahead.values():
-            _check_run(config)
-        with _told_how_to_continue(pool, screen):
-            finish_all(ahead, jobs, folder / RUNS / "logs", lambda line: say_on(screen, line))
+    ahead = {algorithm: configs[algorithm] for algorithm, seats in missing.items() if seats}
+    for config in ahead.values():
+        _check_run(config)
+    with _told_how_to_continue(pool, screen):
+        _finish_ahead(ahead, folder, LauncherSettings(jobs=jobs) if launcher is None else launcher, needs, screen)
     for algorithm, seats in missing.items():
         if seats:
             run = _finished_run(pool, configs[algorithm], screen, quiet)
@@ -120,6 +124,26 @@ def train_pool(
     for script, chosen in (scripted or {}).items():
         _add_scripted(pool, script, chosen, game, env, episodes, screen)
     return pool
+
+
+def _finish_ahead(
+    configs: Mapping[str, Config],
+    folder: Path,
+    launcher: LauncherSettings | Launcher,
+    needs: Needs | None,
+    screen: Console,
+) -> None:
+    """Trains in processes of their own what is to be trained there; what is left is trained here, one by one."""
+    if not isinstance(launcher, LauncherSettings):
+        if launcher.at_once:
+            finish_all(configs, launcher, label=f"{folder.name} {{}}", needs=needs)
+        return
+    if not launcher.at_once or not configs:
+        return
+    place = folder.resolve()
+    site = Site(place, place / RUNS / "logs", place / RUNS / "leases", lambda line: say_on(screen, line))
+    with opened(launcher, site) as opened_launcher:
+        finish_all(configs, opened_launcher, needs=needs)
 
 
 def copy_pool(source: Path, target: Path, *, prior: bool) -> None:

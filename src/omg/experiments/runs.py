@@ -1,18 +1,19 @@
-"""Runs that are brought to their end: one here, or several at once in processes of their own."""
+"""Runs that are brought to their end: one here, or several at once in processes of their own, here or elsewhere."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from omg import api
 from omg.components.files import read_json, write_text
-from omg.config import Config, parse_config
-from omg.experiments.processes import Job, run_jobs, serve
+from omg.config import Config, change_config, parse_config
+from omg.launchers import Job, Launcher, Needs
+from omg.launchers.serving import serve
 from omg.names import file_name, inside
 from omg.stopping import Stopped
 from omg.tracking import RunFolder
@@ -55,37 +56,48 @@ def finish(config: Config, *, console: Console | None = None, quiet: bool = Fals
     return RunFolder.open(run.folder)
 
 
-def finish_all(configs: Mapping[str, Config], jobs: int, logs: Path, say: Callable[[str], None]) -> None:
-    """Brings several runs to their end, `jobs` of them at once.
+def finish_all(
+    configs: Mapping[str, Config], launcher: Launcher, *, label: str = "{}", needs: Needs | None = None
+) -> None:
+    """Brings several runs to their end, as many at once as the launcher does.
 
     Args:
-        configs: label -> configuration; every run has a folder of its own.
-        jobs: most processes at once.
-        logs: folder for what the processes print, `LABEL.log`.
-        say: prints a line.
+        configs: name -> configuration; every run has a folder of its own in that of the launcher's site.
+        launcher: starts the processes; a file with each run's settings is put beside their logs.
+        label: of the jobs; `{}` stands for the name.
+        needs: what the machine of a run is to give it.
 
     Raises:
         UserError: a run failed; the others were brought to their end first.
         Stopped: after a signal, when all that were running have been saved.
     """
-    waiting = [label for label, config in configs.items() if not is_over(Path(config.local_results_path))]
+    site = launcher.site
+    waiting = [name for name, config in configs.items() if not is_over(Path(config.local_results_path))]
 
     def next_job() -> Job | None:
         if not waiting:
             return None
-        label = waiting.pop(0)
-        settings = logs / f"{file_name('run', label)}.json"
+        name = waiting.pop(0)
+        settings = site.logs / f"{file_name('run', name)}.json"
         settings.parent.mkdir(parents=True, exist_ok=True)
-        write_text(settings, configs[label].model_dump_json())
-        return Job(label, "omg.experiments.runs", (str(settings),))
+        where = Path(configs[name].local_results_path).absolute().relative_to(site.folder)
+        # The folder of the site may be another one where the process is.
+        write_text(settings, change_config(configs[name], local_results_path=str(where)).model_dump_json())
+        word = str(settings.relative_to(site.folder))
+        return Job(label.format(name), "omg.experiments.runs", (word,), needs or Needs(), (word,), (str(where),))
 
-    run_jobs(next_job, lambda label, seconds, done: None, jobs, logs, say)
+    launcher.run(next_job, lambda outcome: None)
 
 
-def main(settings: str, parent: int) -> int:
-    """What a process of its own does; returns its exit status. It ends with `parent`, which started it."""
-    return serve(lambda: finish(parse_config(read_json(Path(settings)))), parent)
+def main(folder: str, settings: str, tie: str) -> int:
+    """What a process of its own does; returns its exit status. It ends with those that `tie` names."""
+
+    def work() -> None:
+        config = parse_config(read_json(Path(folder) / settings))
+        finish(change_config(config, local_results_path=str(Path(folder) / config.local_results_path)))
+
+    return serve(work, tie)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(*sys.argv[1:]))

@@ -19,13 +19,15 @@ from omg.config import write_yaml
 from omg.config.overrides import assignments, merge, nested
 from omg.errors import UserError, unknown_name
 from omg.experiments.ahead import run_ahead
-from omg.experiments.ledger import PLAN_FILE, Ledger, Task
+from omg.experiments.ledger import LEASES, LOGS, PLAN_FILE, Ledger, Task
 from omg.experiments.pipeline import run_pipeline
 from omg.experiments.plan import Plan, PlanFile, plan_of, read_plan_file, refusal
 from omg.experiments.plan_check import check_plan
 from omg.experiments.pool import say_on
 from omg.experiments.stages.base import Section
 from omg.experiments.suite_results import load_suite, suite_files, write_suite
+from omg.launchers import LauncherSettings, Site, opened
+from omg.launchers.settings import HERE
 from omg.names import file_name
 from omg.report.suite import suite_screen
 from omg.report.terminal import Screen
@@ -136,6 +138,7 @@ def run_suite(
     console: Console | None = None,
     quiet: bool = False,
     jobs: int = 1,
+    launcher: LauncherSettings | None = None,
 ) -> SuiteResult:
     """Does what a suite still lacks.
 
@@ -145,6 +148,8 @@ def run_suite(
         console: where to print.
         quiet: no output on the screen.
         jobs: processes at once, shared among as many parts as there are games.
+        launcher: who does what the parts consist of, instead of `jobs`. With a cluster each part is led by a process
+            of this machine, as many at once as there are games.
 
     Raises:
         UserError: a plan cannot be run, a part failed (the others are done first), or another process has the folder.
@@ -159,16 +164,19 @@ def run_suite(
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output: cannot make the folder '{shown}' ({error.strerror}).") from None
+    settings = launcher or LauncherSettings(jobs=jobs)
     ledger = Ledger(place, lambda line: say_on(screen, line), _entries(read))
     with RunFolder(place).lock():
-        at_once, each = shared_jobs(jobs, len(read.suite.plans))
-        tasks = suite_tasks(read, place, screen, quiet=quiet, jobs=each)
+        at_once, each = _shared_settings(settings, len(read.suite.plans))
+        tasks = suite_tasks(read, place, screen, quiet=quiet, launcher=each)
         write_text(place / PLAN_FILE, write_yaml(read.suite.model_dump(mode="json")))
         ledger.list_tasks(tasks)
         prepare(use_cuda=True)
         ledger.take_back(tasks)
-        if jobs > 1:
-            run_ahead(ledger, tasks, at_once, module=_PROCESS, words=(str(each),))
+        site = Site(place, place / LOGS, place / LEASES, ledger.say)
+        with opened(LauncherSettings(jobs=at_once), site) as does:
+            if settings.at_once:
+                run_ahead(ledger, tasks, does, module=_PROCESS, words=(each.model_dump_json(),))
         for task in tasks:
             if task.title not in ledger.remade:
                 ledger.run(task)
@@ -186,12 +194,25 @@ def shared_jobs(jobs: int, games: int) -> tuple[int, int]:
     return at_once, max(1, jobs // at_once)
 
 
-def suite_tasks(read: ReadSuite, place: Path, screen: Console, *, quiet: bool, jobs: int = 1) -> list[Task]:
+def _shared_settings(settings: LauncherSettings, games: int) -> tuple[int, LauncherSettings]:
+    """How many parts are done at once, and what each of them is told about who does what it consists of."""
+    if settings.launcher == HERE:
+        at_once, each = shared_jobs(settings.jobs or 1, games)
+        return at_once, settings.model_copy(update={"jobs": each})
+    if settings.jobs is None:
+        return games, settings
+    at_once = min(games, settings.jobs)
+    return at_once, settings.model_copy(update={"jobs": max(1, settings.jobs // at_once)})
+
+
+def suite_tasks(
+    read: ReadSuite, place: Path, screen: Console, *, quiet: bool, launcher: LauncherSettings | None = None
+) -> list[Task]:
     """A task for every game with every draw, all games of a draw before the next, and one for the answer."""
     parts = []
     for part in sorted(read.parts, key=lambda part: read.suite.draws.index(part.draw)):
         folder = part.folder(place)
-        work = partial(_do_part, part, folder, screen, quiet, jobs)
+        work = partial(_do_part, part, folder, screen, quiet, launcher)
         # What of a part has to be done anew its own notes say: only its page is taken away.
         made = (folder / "report.html",)
         parts.append(Task(PART, part.words, part.plan.values(), made, work, apart=True, reported=True))
@@ -200,19 +221,24 @@ def suite_tasks(read: ReadSuite, place: Path, screen: Console, *, quiet: bool, j
     return [*parts, Task(REPORT, "", asked, suite_files(place), answer, tuple(parts))]
 
 
-def do_suite_task(folder: Path, title: str, jobs: int) -> None:
-    """Does one part for the process that has the suite's folder, with so many processes of its own.
+def do_suite_task(folder: Path, title: str, launcher: LauncherSettings) -> None:
+    """Does one part for the process that has the suite's folder.
+
+    Args:
+        folder: of the suite.
+        title: of the part's task.
+        launcher: who does what it consists of.
 
     Raises:
         UserError: the suite there does not belong to what was begun.
     """
     read = read_suite(folder)
     ledger = Ledger(folder, entries=_entries(read))
-    ledger.work(ledger.begun_task(suite_tasks(read, folder, Console(), quiet=False, jobs=jobs), title))
+    ledger.work(ledger.begun_task(suite_tasks(read, folder, Console(), quiet=False, launcher=launcher), title))
 
 
-def _do_part(part: SuitePart, folder: Path, screen: Console, quiet: bool, jobs: int) -> None:
-    run_pipeline(part.plan, folder, console=screen, quiet=quiet, jobs=jobs)
+def _do_part(part: SuitePart, folder: Path, screen: Console, quiet: bool, launcher: LauncherSettings | None) -> None:
+    run_pipeline(part.plan, folder, console=screen, quiet=quiet, launcher=launcher)
 
 
 def _parts(file: PlanFile, suite: Suite, typed: Mapping[str, object]) -> Iterator[SuitePart]:

@@ -20,6 +20,7 @@ from omg.config import Config, Resolved, adjust, resolve
 from omg.errors import UserError
 from omg.experiments.ledger import Ledger, Task
 from omg.experiments.runs import finish, is_over
+from omg.launchers import Launcher
 from omg.report.terminal import Screen
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class Workplace:
     ledger: Ledger
     screen: Console
     quiet: bool
-    jobs: int
-    """Runs that may be trained at once."""
+    launcher: Launcher | None = None
+    """Does parts in processes of their own; None in such a process."""
 
     def finish(self, where: Path, config: Callable[[], Config]) -> None:
         """Brings the run in a folder to its end: a new one, or the one that was interrupted there."""

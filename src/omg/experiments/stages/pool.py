@@ -121,7 +121,8 @@ class PoolStage(Stage):
             episodes=section.episodes,
             console=self.place.screen,
             quiet=self.place.quiet,
-            jobs=self.place.jobs,
+            launcher=self.place.launcher,
+            needs=self.plan.machine.of(self.name),
         )
 
 

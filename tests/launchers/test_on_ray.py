@@ -21,7 +21,7 @@ from omg.experiments.pipeline import run_pipeline
 from omg.experiments.plan import parse_plan
 from omg.experiments.results import self_play_files, table_files
 from omg.experiments.runs import known_runs
-from omg.launchers import Ending, Job, LauncherSettings, Site, opened
+from omg.launchers import Job, JobEnd, LauncherSettings, Site, opened
 from omg.launchers.lease import look
 
 ray = pytest.importorskip("ray")
@@ -70,13 +70,13 @@ def nodes() -> Iterator[Nodes]:
     made.cluster.shutdown()
 
 
-def do(nodes: Nodes, folder: Path, jobs: list[Job], **settings: Any) -> tuple[dict[str, Ending], list[str]]:
+def do(nodes: Nodes, folder: Path, jobs: list[Job], **settings: Any) -> tuple[dict[str, JobEnd], list[str]]:
     """Does jobs; how each ended, and what was said."""
     folder.mkdir(exist_ok=True)
-    endings: dict[str, Ending] = {}
+    endings: dict[str, JobEnd] = {}
     said: list[str] = []
 
-    def ended(ending: Ending) -> None:
+    def ended(ending: JobEnd) -> None:
         endings[ending.label] = ending
 
     site = Site(folder, folder / "logs", folder / "leases", said.append)
@@ -144,7 +144,7 @@ def test_a_node_dies_in_the_middle_of_training_and_no_table_differs(nodes: Nodes
 
     killer = threading.Thread(target=kill)
     killer.start()
-    settings = LauncherSettings(launcher="ray", address=nodes.cluster.address)
+    settings = LauncherSettings(launcher="ray", address=nodes.cluster.address, jobs=2)
     there = run_pipeline(parse_plan(PLAN), place, quiet=True, launcher=settings)
     killer.join()
     assert len(killed) == 1

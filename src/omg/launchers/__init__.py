@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from omg.errors import unknown_name
-from omg.launchers.base import Ended, Ending, Job, Launcher, Needs, NextJob, Say, Site
+from omg.launchers.base import Ended, Job, JobEnd, Launcher, Needs, NextJob, Say, Site
 from omg.launchers.lease import HEAD, Lease
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LAUNCHERS",
     "Ended",
-    "Ending",
     "Job",
+    "JobEnd",
     "Launcher",
     "LauncherSettings",
     "Needs",

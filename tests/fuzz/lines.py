@@ -347,6 +347,18 @@ def _import(random: Random) -> list[str]:
     return [_paths(random), *_options(random, options), *_train(random)]
 
 
+def _push(random: Random) -> list[str]:
+    target = random.choice(("new.zip", "file", "hf://a", "ftp://x/y.zip", "http://127.0.0.1:1/x.zip", _output(random)))
+    licence = lambda random: random.choice(("mit", "mit", "MIT", word(random)))  # noqa: E731
+    options = {"--licence": licence, "--scores": _paths, "--title": word}
+    return [_paths(random), target, *_options(random, options)]
+
+
+def _pull(random: Random) -> list[str]:
+    source = random.choice(("gone.zip", "hf://", "https://x", "http://127.0.0.1:1/x.zip", _paths(random)))
+    return [source, *_options(random, {"--output": _output, "--sha256": word, "--most-gb": _number})]
+
+
 def _export(random: Random) -> list[str]:
     to = lambda random: random.choice(("pymarl", "torch", "onnx", word(random)))  # noqa: E731
     which = lambda random: random.choice(("last", "best", word(random)))  # noqa: E731
@@ -391,6 +403,8 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "tail": _tail,
     "import": _import,
     "export": _export,
+    "push": _push,
+    "pull": _pull,
     "pool train": _pool_train,
     "pool list": lambda random: [_paths(random), *_options(random, {"--set": _set, "--algorithm": word})],
     "pool show": _pool_show,

@@ -243,7 +243,7 @@ def _recording(
     if any_values:
         columns["values"] = values
     header: Tree = {
-        "omg": _version(),
+        "omg": own_version(),
         "game": spec.name,
         "scenario": spec.scenario,
         "env_args": about.env_args,
@@ -357,7 +357,8 @@ def _looks(scenery: Scenery[Any] | None, n_actions: int) -> Tree:
 
 
 @cache
-def _version() -> str:
+def own_version() -> str:
+    """The version of this package, as it is noted in files."""
     try:
         return metadata.version("omg-marl")
     except metadata.PackageNotFoundError:

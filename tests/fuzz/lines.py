@@ -266,16 +266,30 @@ def _pool_train(random: Random) -> list[str]:
         "--which": lambda random: random.choice(("best", "last", word(random))),
         "--episodes": _number,
         "--jobs": _number,
+        **CLUSTER,
         "--env-config": _game,
         "--quiet": _flag,
     }
     return [_paths(random), *_options(random, options), *_settings(random, 3)]
 
 
+CLUSTER: dict[str, Callable[[Random], str]] = {
+    # None that could reach a cluster.
+    "--launcher": lambda random: random.choice(("local", "slurm ", "", word(random))),
+    "--address": word,
+    "--machine": lambda random: random.choice(("cpus=1", "gpus=x", "=", ",", word(random))),
+    "--slurm": lambda random: random.choice(("partition=$x", "time=1", word(random))),
+    "--retries": lambda random: _number(random),
+    "--files": lambda random: random.choice(("auto", word(random))),
+}
+"""Options about who does the parts."""
+
+
 def _pipeline(random: Random) -> list[str]:
     from omg.experiments.plan import preset_names
 
     options = {"--output": _output, "--from": word, "--only": word, "--jobs": _number, "--quiet": _flag}
+    options |= CLUSTER
     sections = ("train", "pool", "prior", "agents.omg", "evaluation", "adaptation", "report", "game", "x", "")
     words = []
     for _ in range(random.randint(0, 2)):

@@ -68,7 +68,8 @@ class About(NamedTuple):
 def who_of(label: str, algorithm: str, config: Config, round_steps: int | None) -> Who:
     """What is known of a player of a configuration; `round_steps` of its game."""
     learner = config.learner_part
-    values = "logits" if learner.learns_probabilities else "q"
+    # A planner's networks say probabilities, but it tells what its search found: mean returns.
+    values = "logits" if learner.learns_probabilities and not learner.plans else "q"
     ahead = None
     if learner.infers_subgoals:
         at_round_ends = round_steps is not None and config.omg_candidates == "rounds"

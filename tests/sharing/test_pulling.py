@@ -248,6 +248,15 @@ def cut(path: Path, folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-40])
 
 
+def damaged(path: Path, folder: Path) -> None:
+    """The packed bytes of a file are no packed bytes."""
+    zipped(folder, path)
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\x03\x04") + 30 + len("README.md")
+    data[place : place + 20] = b"\xff" * 20
+    path.write_bytes(data)
+
+
 def many(path: Path, folder: Path) -> None:
     with zipfile.ZipFile(path, "w") as made:
         for number in range(20_010):
@@ -261,6 +270,7 @@ ARCHIVES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
     "a password": (encrypted, "is encrypted"),
     "another packing": (other_packing, "packed in a way that is not read here"),
     "a bomb": (bomb, "is no archive of omg|'config.json' is longer|its checksum is another one"),
+    "damaged": (damaged, "is no archive of omg, or damaged"),
     "cut": (cut, "it does not end as a ZIP of ours"),
     "too many files": (many, "it claims 20,010 files"),
     "empty": (lambda path, folder: path.write_bytes(b""), "it is too short"),
@@ -311,6 +321,15 @@ def test_a_full_disk_and_a_signal_leave_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(pulling.shutil, "disk_usage", lambda path: there._replace(free=100))
         check_refused(shared, tmp_path, capsys, "and the disk has 100 left")
+
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device", "x")
+
+    archive = zipped(shared, tmp_path / "shared.zip")
+    with monkeypatch.context() as patch:
+        patch.setattr(pulling, "check_contents", full)
+        check_refused(archive, tmp_path, capsys, "No space left on device")
+    archive.unlink()
 
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt

@@ -16,6 +16,7 @@ from helpers.servers import SHA, Kept, file_server, hub_server
 from helpers.tiny import weights
 from omg import load
 from omg.cli import main
+from omg.errors import UserError
 from omg.evaluation.rows import write_rows
 from omg.evaluation.tables import ScoreRow
 from omg.pools import Pool
@@ -239,3 +240,28 @@ def test_what_is_no_part_of_it_stays_at_home(kit: Kit, tmp_path: Path) -> None:
     assert sent.left_out == (".html", ".pkl", "checkpoints/", "tensorboard/")
     names = zipfile.ZipFile(tmp_path / "run.zip").namelist()
     assert [name for name in names if name.endswith((".html", ".pkl", ".env")) or "tensorboard" in name] == []
+
+
+def test_a_whole_result_with_its_report(kit: Kit, tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    shutil.copytree(kit.path("pool"), result / "pool")
+    shutil.copytree(kit.path("run"), result / "runs" / "iql")
+    shutil.copy(kit.path("plan"), result / "pipeline.yaml")
+    (result / "evaluation").mkdir()
+    (result / "evaluation" / "scores.csv").write_text("agent,mean\niql,0.5\n")
+    (result / "report.md").write_text("# The answer\n\nYes.\n")
+    (result / "report.html").write_text("<script>")
+    sent = push(result, str(tmp_path / "result.zip"), "cc-by-4.0")
+    got = pull(str(tmp_path / "result.zip"), tmp_path / "theirs")
+    assert (got.manifest.kind, sent.left_out) == ("result", (".html", "checkpoints/"))
+    assert "# The answer\n\nYes." in (got.folder / "README.md").read_text()
+    assert (got.folder / "evaluation" / "scores.csv").read_text() == "agent,mean\niql,0.5\n"
+    assert load(got.folder / "runs" / "iql").card.algorithm == "iql"
+
+    member = result / "pool" / "members" / "iql_s11" / "weights.safetensors"
+    data = bytearray(member.read_bytes())
+    data[-1] ^= 1
+    member.write_bytes(data)
+    with pytest.raises(UserError, match=f"^{result}: .*iql_s11"):
+        push(result, str(tmp_path / "damaged.zip"), "cc-by-4.0")
+    assert not (tmp_path / "damaged.zip").exists()

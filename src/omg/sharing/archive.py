@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import RawIOBase
@@ -73,11 +74,20 @@ def open_archive(path: Path, shown: str) -> Iterator[Source]:
     """
     try:
         _check_end(path)
-        with zipfile.ZipFile(path) as archive:
-            yield _Archive(archive, {entry.filename: entry for entry in map(_checked, _single(archive.infolist()))})
+        archive = zipfile.ZipFile(path)
     except (OSError, DamagedFileError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{shown}: is no archive of omg ({reason}).") from None
+        raise _no_archive(shown, error) from None
+    with archive:
+        try:
+            yield _Archive(archive, {entry.filename: entry for entry in map(_checked, _single(archive.infolist()))})
+        # What goes wrong with the place that files are copied to is none of this.
+        except (DamagedFileError, zipfile.BadZipFile, NotImplementedError, zlib.error, EOFError) as error:
+            raise _no_archive(shown, error) from None
+
+
+def _no_archive(shown: str, error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+    return UserError(f"{shown}: is no archive of omg, or damaged ({reason}).")
 
 
 def _check_end(path: Path) -> None:

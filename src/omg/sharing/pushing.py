@@ -68,7 +68,10 @@ def push(
         for name, path in found.files.items():
             (staging / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, staging / name)
-        check_contents(staging, found.kind)
+        try:
+            check_contents(staging, found.kind)
+        except UserError as error:
+            raise UserError(f"{folder}: {str(error).replace(str(staging), str(folder))}") from None
         if scores is not None:
             shutil.copyfile(scores, staging / SCORES)
         hashes = {name: checksum(staging / name) for name in found.files if name.endswith(_WEIGHTS)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -91,5 +92,5 @@ def _answer(place: Place, request: urllib.request.Request) -> Iterator[http.clie
         raise UserError(f"{place.shown}: the server answers {error.code} ({inert(str(error.reason))[:200]}).") from None
     except urllib.error.URLError as error:
         raise UserError(f"{place.shown}: cannot be reached ({inert(str(error.reason))[:300]}).") from None
-    except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
+    except (TimeoutError, ConnectionError, ssl.SSLError, http.client.HTTPException) as error:
         raise UserError(f"{place.shown}: the connection broke ({type(error).__name__}: {error!s:.200}).") from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
@@ -12,6 +13,11 @@ from omg.config.sections import OUTWARD
 from omg.errors import UserError
 from omg.training.summary import Row
 from omg.types import Tree
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes that write one file are not kept apart there.
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from omg.tracking.folder import RunFolder
@@ -141,3 +147,15 @@ def check_packages(tracker: str, *modules: str) -> None:
                 f"tracker: {tracker} needs the package {module}, which is not installed. Install it with: "
                 f"pip install 'omg-marl[{tracker}]'"
             )
+
+
+@contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """Keeps other processes of ours out while a file that all of them write is changed; None: there is no such file."""
+    if lock is None or fcntl is None:
+        yield
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from omg.config import Config
 from omg.errors import UserError
-from omg.tracking.trackers.base import Exhibit, TrackerKind, check_packages, seed_settings
+from omg.tracking.trackers.base import Exhibit, TrackerKind, alone, check_packages, seed_settings
 from omg.training.summary import Row
 
 if TYPE_CHECKING:
@@ -87,8 +87,10 @@ class MlflowTracker:
         given = self.config.mlflow_uri or os.environ.get("MLFLOW_TRACKING_URI")
         # Beside the run's folder, as Sacred: not `local_results_path`, which of a stranger's run may be any folder.
         results = self.folder.path.parent.resolve()
-        self._connected = MlflowClient(os.path.expandvars(given) if given else f"sqlite:///{results / DATABASE}")
-        experiment = self._experiment(None if given else (results / FILES).as_uri())
+        # The tables of a new database are made once, whoever comes first.
+        with alone(None if given else results / f".{DATABASE}.lock"):
+            self._connected = MlflowClient(os.path.expandvars(given) if given else f"sqlite:///{results / DATABASE}")
+            experiment = self._experiment(None if given else (results / FILES).as_uri())
         for seed in range(self.config.seed, self.config.seed + self.config.seeds):
             name = f"{self.folder.path.name}_seed{seed}"
             tags = {"run_folder": self.folder.path.name, "seed": str(seed), "resumed": str(bool(past))}

@@ -51,7 +51,7 @@ def build(folder: RunFolder, config: Config) -> Mapping[str, WandbTracker]:
 
 
 def mode(config: Config) -> str:
-    """`online` or `offline`; `auto` follows WANDB_MODE and then whether there is a key."""
+    """`online`, `offline` or what WANDB_MODE says; `auto` follows WANDB_MODE and then whether there is a key."""
     if config.wandb_mode != "auto":
         return config.wandb_mode
     asked = os.environ.get("WANDB_MODE", "")

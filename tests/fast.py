@@ -12,6 +12,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "experiments": ("test_plans", "test_stages"),
     "api": ("test_python_api",),
     "exchange": ("test_torch_files", "test_exchange_import"),
+    "sharing": ("test_sharing", "test_pulling"),
     "report": ("test_report", "test_report_page"),
     "tracking": ("test_tracking", "test_quiet"),
     "recordings": ("test_recordings",),

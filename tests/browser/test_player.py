@@ -147,6 +147,7 @@ def test_a_seat_shows_its_own_values(opened, battle) -> None:
         ("goals", "#stage-0 .aim"),
         ("visits", "#stage-0 .visit"),
         ("predicted", "#others-0 .plain tbody tr"),
+        ("predicted", "#stage-0 .guess"),
         ("ranges", "#stage-0 .reach"),
         ("shots", "#stage-0 .shot"),
     ],
@@ -204,3 +205,73 @@ def test_a_damaged_page_says_so(open_page, tmp_path: Path, battle) -> None:
     target.write_text(watch_page([battle]).replace('type="text/plain">eN', 'type="text/plain">AA'), encoding="utf-8")
     page = open_page(target).page
     page.wait_for_selector("#said:has-text('This page is damaged')", state="attached")
+
+
+def test_pieces_that_show_a_number_have_their_names_beside(opened) -> None:
+    game = filmed("foraging", steps=6)
+    page = opened([game])
+    levels = [str(int(level)) for level in game["written"][0, game["there"][0]]]
+    shown = page.locator("#stage-0 .piece > text:not(.name)").all_text_contents()
+    assert sorted(shown) == sorted(levels)
+    assert page.locator("#stage-0 .piece .name").all_text_contents() == ["#1", "#2"]
+    assert page.locator("#stage-0 .ghost-name").all_text_contents() == ["#2"]
+
+
+def test_actions_that_a_planner_never_tried_are_said(opened, battle) -> None:
+    values = battle["values"].copy()
+    seat, step = 0, 3
+    legal = [action for action, open_ in enumerate(battle["avail"][step, seat]) if open_]
+    values[step, seat, legal[1:]] = float("nan")
+    page = opened([Recording(battle.header, {**battle, "values": values})])
+    page.fill("#at", str(step))
+    numbers = page.locator("#actions-0 tbody tr .number:nth-child(3)").all_inner_texts()
+    assert [number for number in numbers if number != "not legal"].count("not tried") == len(legal) - 1
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+def test_hostile_names_do_nothing(open_page, tmp_path: Path, battle) -> None:
+    named = {part: [one | {"name": HOSTILE} for one in battle.header[part]] for part in ("pieces", "actions")}
+    seats = [seat | {"label": HOSTILE, "algorithm": HOSTILE} for seat in battle.header["seats"]]
+    words = {"algorithm": HOSTILE, "scenario": HOSTILE, "facts": {HOSTILE: 1.0}, "seats": seats}
+    target = tmp_path / "game.html"
+    target.write_text(watch_page([Recording(battle.header | named | words, dict(battle))], HOSTILE), encoding="utf-8")
+    window = open_page(target)
+    asked: list[str] = []
+    window.page.on("dialog", lambda dialog: asked.append(dialog.message))
+    page = window.page
+    page.wait_for_selector("body[data-ready]")
+    for key in ("End", "s", "ArrowLeft", "Home", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.inner_text(".note") == HOSTILE
+    assert HOSTILE in page.inner_text("#actions-0")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    assert asked == []
+
+
+def empty(game: Recording) -> Recording:
+    """Nobody has a piece, thinks or does anything: the least that a recording holds."""
+    kept = {name: values for name, values in game.items() if not name.startswith(("beliefs", "values", "obs"))}
+    kept = {name: values[:0] if name in ("actions", "rewards") else values[:1] for name, values in kept.items()}
+    seats = [seat | {"piece": None, "values": None} for seat in game.header["seats"]]
+    return Recording(game.header | {"seats": seats, "beliefs": []}, kept)
+
+
+def unknown(game: Recording) -> Recording:
+    """All that may be unknown is."""
+    may = ("values", "written")
+    never = {name: values * float("nan") for name, values in game.items() if name in may or name.startswith("beliefs.")}
+    return Recording(game.header, {**game, **never})
+
+
+@pytest.mark.parametrize("strange", [empty, unknown])
+def test_strange_recordings_are_shown(opened, battle, strange) -> None:
+    page = opened([strange(battle)])
+    for key in ("End", "ArrowLeft", "s", "Home", "ArrowRight", "b"):
+        page.keyboard.press(key)
+    assert page.locator("#stage-0 .piece").count() > 0
+    assert barriers(page) == []
+    assert "NaN" not in page.inner_text("main")
+    assert "Infinity" not in page.inner_text("main")

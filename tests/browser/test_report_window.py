@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from helpers.made_runs import make_run, risen
 from helpers.reported import full_report
-from helpers.windows import LOOKS, PHONE, Window, barriers, take_picture, too_wide
+from helpers.room_pages import measured_room, suite_page
+from helpers.windows import LAPTOP, LOOKS, PHONE, Window, barriers, take_picture, too_wide
+from omg.experiments.reports import read_report
+from omg.recordings import ENDING
+from omg.recordings.runs import REPLAYS
 from omg.report.inputs import ShownGame
 from omg.report.markup import document
 from omg.report.page import report_input, write_page
+from omg.report.room import write_room_page
+from omg.report.suite import write_suite_page
 
+SHOWN_GAMES = Path(__file__).resolve().parents[2] / "docs" / "replays"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
@@ -21,6 +30,23 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     levels = {"7_homologue": {"floor": 0.2, "best fixed": 0.6, "ceiling": 0.9}}
     report = replace(full_report(), levels=levels)
     return write_page(tmp_path_factory.mktemp("report") / "report.html", report)
+
+
+@pytest.fixture(scope="module")
+def other_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of a room, of a suite, and of thirty runs of three algorithms with 206 tests each, as on 8m."""
+    folder = tmp_path_factory.mktemp("pages")
+    rows, responses = measured_room()
+    write_room_page(folder / "room.html", "Room: a game", rows, responses, [])
+    write_suite_page(folder / "suite.html", suite_page())
+    for seed in range(1, 31):
+        algorithm = ("iql", "vdn", "qmix")[seed % 3]
+        run = make_run(folder / "runs", algorithm, risen(0.4, seed), points=206, seed=seed)
+        for game in ("foraging", "toy_grid", "rendezvous") if seed <= 3 else ():
+            (run / REPLAYS).mkdir(exist_ok=True)
+            shutil.copy(SHOWN_GAMES / f"{game}{ENDING}", run / REPLAYS)
+    write_page(folder / "thirty_runs.html", read_report([folder / "runs"]))
+    return folder
 
 
 def ready(window: Window):
@@ -35,6 +61,27 @@ def test_the_report_is_legible_in_every_look(open_page, page_file: Path, tmp_pat
     assert too_wide(page) == 0
     assert page.locator("figure.chart svg[role=img]").count() >= 8
     take_picture(page, f"report-{size[0]}-{scheme}", tmp_path)
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (LAPTOP, "light")])
+@pytest.mark.parametrize("kind", ["room", "suite", "thirty_runs"])
+def test_the_other_pages_are_legible(open_page, other_pages: Path, tmp_path, kind, size, scheme) -> None:
+    page = ready(open_page(other_pages / f"{kind}.html", size, scheme))
+    assert page.locator("figure.chart svg[role=img]").count() >= 2
+    assert barriers(page) == []
+    assert too_wide(page) == 0
+    take_picture(page, f"{kind}-{size[0]}-{scheme}", tmp_path)
+
+
+def test_a_recorded_game_is_played_on_the_page_of_its_run(open_page, other_pages: Path) -> None:
+    """The player itself, under the policy of the page around it."""
+    page = ready(open_page(other_pages / "thirty_runs.html", PHONE))
+    page.get_by_text("The best of 3 recorded games").click()
+    inner = page.frame_locator("iframe >> nth=0")
+    inner.locator("#on").click()
+    assert inner.locator("#when").inner_text().startswith("step 1 of ")
+    assert inner.locator("#stage-0 .piece").count() > 0
+    assert inner.locator("#stage-0 .ghost").count() == 1
 
 
 def test_the_answer_is_in_sight_without_scrolling(open_page, page_file: Path) -> None:

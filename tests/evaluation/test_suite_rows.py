@@ -8,35 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.room_pages import COMPARED, part
 from omg.evaluation.budget import Marks
-from omg.evaluation.suite import (
-    ALL_DRAWS,
-    Comparisons,
-    Gain,
-    PartResult,
-    agent_rows,
-    difference_rows,
-    game_rows,
-    over_draws,
-)
+from omg.evaluation.suite import ALL_DRAWS, Gain, agent_rows, difference_rows, game_rows, over_draws
 from omg.report.suite import SuitePage, suite_screen
 from omg.report.suite_words import game_answers
-
-MARKS = Marks(0.0, 1.0, 3.0)
-COMPARED = Comparisons("gru", ("liam", "omg"), ("omg",), ("gru", "liam", "absent"))
-
-
-def part(draw: int, shift: float, marks: Marks = MARKS) -> PartResult:
-    """A draw in which everybody scores `shift` more."""
-    seeds = 0.1 * np.array([-1.0, 0.0, 1.0])
-    reached = {
-        (agent, share): shift + base * share + seeds
-        for agent, base in (("gru", 1.5), ("liam", 2.0), ("omg", 0.5))
-        for share in (0.5, 1.0)
-    }
-    reached |= {("random", share): np.array([0.0]) for share in (0.5, 1.0)}
-    # With the validation partners, OMG is the best of those that model.
-    return PartResult("game", draw, "return", 4, marks, reached, {"gru": 1.0, "liam": 1.0, "omg": 2.0})
 
 
 def test_the_interval_is_students_over_draws() -> None:

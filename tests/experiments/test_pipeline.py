@@ -29,7 +29,7 @@ from omg.experiments.stages.pool import PoolStage
 from omg.experiments.stages.prior import PriorStage
 from omg.experiments.stages.report import ReportStage
 from omg.experiments.stages.room import TABLE_FILES, RoomStage
-from omg.launchers import Ending, Job
+from omg.launchers import Job, JobEnd
 from omg.launchers.local import LocalLauncher
 from omg.pools.index import Pool
 from omg.tracking import RunFolder
@@ -90,7 +90,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                     events.append(title)
                 module.do_tasks(launcher.site.folder, [title])
                 events.append(f"end of {title}")
-            ended(Ending(job.label, True, 1.0, "here"))
+            ended(JobEnd(job.label, True, 1.0, "here"))
 
     monkeypatch.setattr(LocalLauncher, "run", run)
     return events

@@ -16,7 +16,7 @@ from helpers.jobs import run_jobs
 from omg.config import Config, resolve
 from omg.errors import UserError
 from omg.experiments.runs import finish, finish_all, is_over, known_runs
-from omg.launchers import Ending, Job, LauncherSettings, Site, serving
+from omg.launchers import Job, JobEnd, LauncherSettings, Site, serving
 from omg.launchers.local import LocalLauncher
 from omg.launchers.serving import Tie, serve
 from omg.tracking import RunFolder
@@ -55,7 +55,7 @@ def test_jobs_begin_when_they_can_and_share_the_time(sleepers: Path):
 
     started = time.perf_counter()
 
-    def note(outcome: Ending) -> None:
+    def note(outcome: JobEnd) -> None:
         ended[outcome.label] = outcome.seconds * outcome.done
 
     run_jobs(next_job, note, 3, sleepers / "logs", lines.append)
@@ -78,7 +78,7 @@ def test_a_job_that_fails_is_told_when_the_others_have_ended(how: str, reason: s
     ]
     ended: dict[str, bool] = {}
 
-    def note(outcome: Ending) -> None:
+    def note(outcome: JobEnd) -> None:
         ended[outcome.label] = outcome.done
 
     with pytest.raises(UserError, match=reason):

@@ -266,16 +266,30 @@ def _pool_train(random: Random) -> list[str]:
         "--which": lambda random: random.choice(("best", "last", word(random))),
         "--episodes": _number,
         "--jobs": _number,
+        **CLUSTER,
         "--env-config": _game,
         "--quiet": _flag,
     }
     return [_paths(random), *_options(random, options), *_settings(random, 3)]
 
 
+CLUSTER: dict[str, Callable[[Random], str]] = {
+    # None that could reach a cluster.
+    "--launcher": lambda random: random.choice(("local", "slurm ", "", word(random))),
+    "--address": word,
+    "--machine": lambda random: random.choice(("cpus=1", "gpus=x", "=", ",", word(random))),
+    "--slurm": lambda random: random.choice(("partition=$x", "time=1", word(random))),
+    "--retries": lambda random: _number(random),
+    "--files": lambda random: random.choice(("auto", word(random))),
+}
+"""Options about who does the parts."""
+
+
 def _pipeline(random: Random) -> list[str]:
     from omg.experiments.plan import preset_names
 
     options = {"--output": _output, "--from": word, "--only": word, "--jobs": _number, "--quiet": _flag}
+    options |= CLUSTER
     sections = ("train", "pool", "prior", "agents.omg", "evaluation", "adaptation", "report", "game", "x", "")
     words = []
     for _ in range(random.randint(0, 2)):
@@ -333,6 +347,18 @@ def _import(random: Random) -> list[str]:
     return [_paths(random), *_options(random, options), *_train(random)]
 
 
+def _push(random: Random) -> list[str]:
+    target = random.choice(("new.zip", "file", "hf://a", "ftp://x/y.zip", "http://127.0.0.1:1/x.zip", _output(random)))
+    licence = lambda random: random.choice(("mit", "mit", "MIT", word(random)))  # noqa: E731
+    options = {"--licence": licence, "--scores": _paths, "--title": word}
+    return [_paths(random), target, *_options(random, options)]
+
+
+def _pull(random: Random) -> list[str]:
+    source = random.choice(("gone.zip", "hf://", "https://x", "http://127.0.0.1:1/x.zip", _paths(random)))
+    return [source, *_options(random, {"--output": _output, "--sha256": word, "--most-gb": _number})]
+
+
 def _export(random: Random) -> list[str]:
     to = lambda random: random.choice(("pymarl", "torch", "onnx", word(random)))  # noqa: E731
     which = lambda random: random.choice(("last", "best", word(random)))  # noqa: E731
@@ -377,6 +403,8 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "tail": _tail,
     "import": _import,
     "export": _export,
+    "push": _push,
+    "pull": _pull,
     "pool train": _pool_train,
     "pool list": lambda random: [_paths(random), *_options(random, {"--set": _set, "--algorithm": word})],
     "pool show": _pool_show,

@@ -99,6 +99,7 @@ WORKS: dict[str, tuple[str, Check]] = {
     "save_model": ("save_model=False", has(save_model=False)),
     "save_model_interval": ("save_model_interval=1M", has(save_model_interval=1_000_000)),
     "local_results_path": ("local_results_path=elsewhere", has(local_results_path="elsewhere")),
+    "wandb_project": ("tracker=wandb wandb_project=us", has(wandb_project="us")),
     "checkpoint_path": ("checkpoint_path=RUN", has(checkpoint_path="RUN", evaluate=False)),
     "load_step": ("checkpoint_path=RUN load_step=300", has(load_step=300)),
     "evaluate": ("checkpoint_path=RUN --evaluate", has(evaluate=True)),
@@ -198,7 +199,8 @@ TRANSLATED: dict[str, tuple[str, Check]] = {
     "obs_individual_obs": (f"--config=mappo {BATTLE} obs_individual_obs=False", has(critic_input="state")),
     "evaluation_epsilon": ("evaluation_epsilon=0", has(test_greedy=True)),
     "reward_scalarisation": ("reward_scalarisation=sum common_reward=True", has(common_reward=True)),
-    "use_wandb": ("use_wandb=False", has(tracker=[])),
+    "use_wandb": ("use_wandb=True", has(tracker=["wandb"])),
+    "wandb_team": ("use_wandb=True wandb_team=us", has(wandb_entity="us")),
 }
 """Word -> a command line with it, and what holds then; exactly one note is said for the word."""
 
@@ -224,8 +226,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "env_args.unit_type_bits": ("env_args.unit_type_bits=2", "follows from env_args.map_name"),
     "learner=actor_critic_learner": ("learner=actor_critic_learner", "Use --config=ippo or --config=mappo"),
     "learner=maddpg_learner": ("learner=maddpg_learner", "Use --config=mappo"),
-    "wandb_team": ("wandb_team=us", "Use tracker=sacred or TensorBoard"),
-    "wandb_project": ("wandb_project=us", "Use tracker=sacred or TensorBoard"),
     "hypergroup": ("hypergroup=us", "Use label=NAME"),
     "sql": ("-s sqlite:///x", "Use sacred_observers=tinydb or mongo"),
     "s3": ("-S s3://x", "Use -F DIR"),

@@ -159,6 +159,8 @@ def test_planners_tell_what_they_searched_and_believe(name: str, algorithm: str)
     there = game["there"][:, piece].copy()
     there[-1] = False
     search, *rest = (belief for belief in game.beliefs if belief["seat"] == 1)
+    # What its search found are returns, whatever its networks learn.
+    assert {seat["values"] for seat in game.header["seats"]} == {"q"}
     columns = search["columns"]
     np.testing.assert_allclose(columns["visits"][there].sum(axis=-1), 1.0, atol=1e-4)
     np.testing.assert_allclose(columns["chances"][there].sum(axis=-1), 1.0, atol=1e-4)

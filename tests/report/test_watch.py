@@ -22,7 +22,7 @@ from omg.errors import UserError
 from omg.recordings import Recording
 from omg.report.watch import page as pages
 from omg.report.watch import pictures
-from omg.report.watch.film import chances, difference, film, finding, names_of
+from omg.report.watch.film import chances, difference, film, finding, guesses, guessing, names_of
 from omg.report.watch.page import script, watch_page
 from omg.report.watch.pictures import Shots, check_export, export_game
 
@@ -88,6 +88,8 @@ def test_a_page_holds_what_was_recorded(battle: Recording) -> None:
     np.testing.assert_allclose(numbers(game["minds"]["0"]["visits"], moments), search["columns"]["visits"], atol=5.1e-5)
     assert told["seats"] == list(range(5))
     assert told["seat_names"][:3] == ["stalker 1", "stalker 2", "zealot 3"]
+    # Whom a seat sees can be told apart, though both sides have the same names and numbers.
+    assert [piece["name"] for piece in told["pieces"]][4:7] == ["zealot 5", "enemy stalker 1", "enemy stalker 2"]
     assert told["moves"] == {"2": [0, -1], "3": [0, 1], "4": [1, 0], "5": [-1, 0]}
 
 
@@ -124,7 +126,32 @@ def test_a_finding_states_both_means(battle: Recording) -> None:
     worse = {**places, "columns": {**places["columns"], "distance": stay + 1}}
     assert "it is no closer than that" in finding(worse)
     nothing = {**places, "columns": {**places["columns"], "distance": np.full_like(off, np.nan)}}
-    assert finding(nothing) == "There is nothing to compare with: no step is followed by the moment 3 steps later."
+    assert finding(nothing) == (
+        "There is nothing to compare: at no step are both what it believes and where they were 3 steps later known."
+    )
+
+
+def test_predicted_actions_stand_beside_the_same_as_before() -> None:
+    game = filmed("foraging", steps=4)
+    belief = next(one for one in game.beliefs if one["kind"] == "actions")
+    did, seat = np.array([[1, 2], [1, 2], [4, 2], [4, 4]], np.int16), belief["seats"][0]
+    assert seat == 1
+    game = changed(game, {"actions": did})
+    chances_ = np.full((5, 1, 6), 0.1, np.float32)
+    for step, likeliest in enumerate((2, 2, 3, 4, 0)):
+        chances_[step, 0, likeliest] = 0.5
+    belief["columns"]["chances"] = chances_
+    # The first step has none before it: right in two of three, the same as before in two of three.
+    assert guesses(game, belief) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 3)
+    chances_[2, 0] = np.nan
+    assert guesses(game, belief) == (1.0, 0.5, 2)
+    assert guessing(game, belief) == (
+        "What the agent thinks likeliest is what the others do in 100 % of 2 cases; "
+        '"they do the same as in the step before" holds in 50 %: it is right more often than that.'
+    )
+    gone = game["there"].copy()
+    gone[:, game.header["seats"][seat]["piece"]] = False
+    assert guessing(changed(game, {"there": gone}), belief).startswith("There is nothing to compare with")
 
 
 def test_logits_become_chances_of_what_is_legal() -> None:
@@ -134,6 +161,8 @@ def test_logits_become_chances_of_what_is_legal() -> None:
     np.testing.assert_array_equal(chances("probabilities", scores, legal), scores)
     silent = chances("logits", np.full((1, 2), np.nan), np.ones((1, 2), bool))
     assert np.isnan(silent).all()
+    partly = chances("logits", np.float32([[np.nan, 0, 0]]), np.ones((1, 3), bool))
+    np.testing.assert_allclose(partly, [[0, 0.5, 0.5]])
 
 
 def test_the_first_difference_of_two_games(battle: Recording, other: Recording) -> None:
@@ -184,7 +213,7 @@ def test_hostile_names_are_text(battle: Recording) -> None:
     hostile = changed(
         battle, algorithm=HOSTILE, scenario=HOSTILE, seats=seats, pieces=pieces, actions=actions, facts=facts
     )
-    page = watch_page([hostile, hostile])
+    page = watch_page([hostile, hostile], HOSTILE)
     assert "<img" not in page
     assert "\x1b" not in page
     assert page.count("</script>") == 2
@@ -234,7 +263,7 @@ def test_the_scripts_own_arithmetic() -> None:
         [0, 10, 20, 30],
         False,
         True,
-        "26 %",
+        "26\u00a0%",
     ]
 
 
@@ -258,6 +287,25 @@ def test_films_and_pictures_of_steps(battle: Recording, tmp_path: Path) -> None:
     assert f"belief off by {places['distance'][1]:.2f}" in line
     circles = [tuple(patch.center) for patch in shots.figure(1).axes[0].patches if hasattr(patch, "center")]
     assert any(np.allclose(place, (places["x"][1, 0], places["y"][1, 0])) for place in circles)
+
+
+def test_pictures_show_what_others_are_thought_to_do(battle: Recording) -> None:
+    shots, step = Shots(battle), 5
+    (belief,) = (one for one in battle.beliefs if one["kind"] == "actions")
+    likeliest = belief["columns"]["chances"][step].argmax(axis=-1)
+    moves = {2: (0, -1), 3: (0, 1), 4: (1, 0), 5: (-1, 0)}
+    expected = []
+    for seat, action in zip(belief["seats"], likeliest, strict=True):
+        if battle["there"][step, seat] and int(action) in moves:
+            expected.append((seat, moves[int(action)]))
+    arrows = [one for one in shots._guesses(step) if one.end != one.start]
+    for seat, (dx, dy) in expected:
+        x, y = battle["x"][step, seat], battle["y"][step, seat]
+        size = battle.header["pieces"][seat]["size"]
+        assert any(np.allclose(one.start, (x + 1.1 * size * dx, y + 1.1 * size * dy), atol=1e-4) for one in arrows)
+    attacks = [battle.header["actions"][int(action)]["piece"] for action in likeliest if action >= 6]
+    aimed = [piece for piece in attacks if battle["there"][step, piece]]
+    assert len(arrows) == len(expected) + len(aimed) > 0
 
 
 def test_a_film_needs_ffmpeg(battle: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +347,8 @@ def test_the_command_makes_a_page_and_a_film(
     assert read(Path("a.html").read_text()) == json.loads(json.dumps(film([battle, other])))
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)))
-    assert main(["watch", "a.omgrec", "-o", "p/q.html", "--open"]) == 0
+    assert main(["watch", "a.omgrec", "-o", "p/q.html", "--open", "--note", "The <first> one."]) == 0
+    assert '<p class="small note">The &lt;first&gt; one.</p>' in Path("p/q.html").read_text()
     assert opened == [(tmp_path / "p" / "q.html").as_uri()]
     assert capsys.readouterr().out == "Page: p/q.html\nNo browser was found to open it with.\n"
     for words, said in (

@@ -203,7 +203,10 @@ def test_words(word: str, names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["tracker=sacrd"], r"Unknown tracker 'sacrd'. Did you mean 'sacred'\? Allowed: sacred, tensorboard"),
+        (
+            ["tracker=sacrd"],
+            r"Unknown tracker 'sacrd'. Did you mean 'sacred'\? Allowed: mlflow, sacred, ",
+        ),
         (["tracker=3"], "Unknown tracker '3'"),
         (["tracker=sacred", "sacred_observers=sql"], "Unknown sacred_observers 'sql'.* Allowed: file, mongo, tinydb"),
         (["tracker=sacred", "sacred_observers=mongo"], "sacred_mongo_url: missing, but sacred_observers names mongo"),

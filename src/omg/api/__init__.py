@@ -24,6 +24,7 @@ from omg.errors import UserError, disk_fault
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Agent, AgentCard, PriorCard, prior_folder, save_agent, save_prior
 from omg.recordings.runs import Recorder
+from omg.report.exhibits import exhibits
 from omg.report.replays import check_replays, write_replays
 from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
@@ -261,11 +262,15 @@ def _run(
                 folder.set_status("failed", reason=f"{type(error).__name__}: {error}")
             raise
         t_env = int(outcome.state.t_env.numpy().min())
+        pages: list[Path] = []
         if outcome.status != "interrupted" and (games := recorder.made()):
             reporter.step("recording")
             pages = write_replays(recorder.last, games)
             reporter.say(f"replays: {len(pages)} recordings and pages in {recorder.last}")
         folder.set_status(outcome.status, t_env=t_env, peak_memory=peak_memory())
+        if outcome.status != "interrupted":
+            metric = f"test_{program.success_metric}_mean"
+            reporter.exhibit(lambda scratch: exhibits(folder, metric, pages, scratch))
         if program.learner_watches and not beside_pool:
             reporter.say(
                 f"the prior is only in {folder.path}: train with prior_path, or resume with --trust to put it beside "

@@ -30,6 +30,7 @@ from omg.cli import (
     reports,
     room,
     runs,
+    sharing,
     toy,
     versus,
     watch,
@@ -45,7 +46,7 @@ __all__ = ["app", "command_names", "main"]
 # Typer 0.12 raises Click's exceptions, later versions their own copies; this finds the common ancestor of either.
 _ClickException: type[Exception] = typer.BadParameter.__mro__[2]
 
-_PATHS = ("--output", "-o", "--pool", "--csv", "--dataset", "--beside", "--export")
+_PATHS = ("--output", "-o", "--pool", "--csv", "--dataset", "--beside", "--export", "--scores")
 """Options that a path follows."""
 _LONGEST_LINE = 4000
 """Of an error message; lists of allowed names are long."""
@@ -109,6 +110,8 @@ for _command, _example, _extra in (
         True,
     ),
     (exchange.export, "omg export results/qmix_sc2_3m_seed1 --to pymarl --output models/qmix", False),
+    (sharing.push, "omg push results/qmix_sc2_3m_seed1/agents/seed_1/best hf://me/qmix-3m --licence apache-2.0", False),
+    (sharing.pull, "omg pull hf://me/qmix-3m --output agents/qmix-3m", False),
     (plots.plot, "omg plot results/vdn_* results/qmix_* --metric test_battle_won_mean --output curves.png", False),
     (reports.report, "omg report results/vdn_* results/qmix_* --output comparison.html", False),
     (reports.figures, "omg figures results/quick --output paper --format pdf", False),

@@ -104,7 +104,7 @@ def pipeline(
         from omg.experiments.batch import batch_texts
 
         for title, text in batch_texts(plan, folder, settings):
-            print_lines(f"# {title}", text)
+            print_lines(f"# {title}", *text.splitlines())
         return
 
     from omg.experiments.pipeline import run_pipeline

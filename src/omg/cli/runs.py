@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from omg.cli.jobs import MOST_EPISODES, MOST_SEED
+from omg.cli.jobs import (
+    MOST_EPISODES,
+    MOST_SEED,
+    AddressOption,
+    EvaluationsOption,
+    LauncherOption,
+    MachineOption,
+    RetriesOption,
+    SlurmOption,
+    launcher_settings,
+)
 from omg.cli.lists import ConfigOption, EnvConfigOption, TrustOption, print_config, read_words
 from omg.cli.progress import show_progress
 from omg.cli.tables import print_lines, print_rows, print_screen, print_table, shown
@@ -20,6 +30,7 @@ from omg.types import Row
 if TYPE_CHECKING:
     from omg.api import Agent, Run
     from omg.evaluation.rows import Seed
+    from omg.launchers.settings import LauncherSettings
     from omg.tracking import Table
 
 
@@ -123,6 +134,12 @@ def evaluate(
             "--obs-adapter", metavar="none|learn", help="Let who was trained with obs_is_state play from observations."
         ),
     ] = "none",
+    jobs: EvaluationsOption = None,
+    launcher: LauncherOption = "local",
+    address: AddressOption = None,
+    machine: MachineOption = None,
+    slurm: SlurmOption = None,
+    retries: RetriesOption = None,
     trust: TrustOption = False,
 ) -> None:
     """Play test episodes with trained agents and print the results.
@@ -134,7 +151,11 @@ def evaluate(
     _check_which(runs, which, step)
     if csv is not None and (not csv.name or csv.is_dir()):
         raise UserError(f"--csv: cannot write '{csv}' (Is a directory).")
+    settings = launcher_settings(launcher, jobs, address=address, machine=machine, slurm=slurm, retries=retries)
     if pool is None:
+        if settings.at_once:
+            said = f"--jobs: got {jobs}" if jobs is not None else f"--launcher: got {launcher}"
+            raise UserError(f"{said}, but without --pool agents play here, one after the other.")
         for option, given in (("--set", set_name), ("--group", group), ("--belief", belief), ("--metric", metric)):
             if given:
                 raise UserError(f"{option}: needs a pool whose players make the teams. Give --pool POOL.")
@@ -144,7 +165,7 @@ def evaluate(
             raise UserError("--explore: with --pool agents play their best actions.")
         set_name, which = set_name or "heldout", which or "last"
         table = _evaluate_with_pool(
-            runs, pool, set_name, group, episodes or 100, seed, which, metric, step, obs_adapter, belief
+            runs, pool, set_name, group, episodes or 100, seed, which, metric, step, obs_adapter, belief, settings
         )
     if csv is not None:
         try:
@@ -219,9 +240,11 @@ def _evaluate_with_pool(
     step: int | None,
     obs_adapter: str,
     belief: str | None,
+    settings: LauncherSettings,
 ) -> Table:
     from omg.evaluation import group_names
     from omg.evaluation.tables import ScoreRow
+    from omg.experiments.apart import requested, scores_apart
     from omg.experiments.beliefs import belief_scores, check_beliefs
     from omg.experiments.evaluation import evaluate_runs, run_labels
     from omg.experiments.room.reading import closed_of, room_metric, unmeasured
@@ -239,7 +262,22 @@ def _evaluate_with_pool(
     labels = run_labels(runs)
     kind = which if step is None else "saved"
     who: list[str] = []
+    request = requested(
+        labels,
+        pool,
+        pool_set=set_name,
+        groups=groups or None,
+        episodes=episodes,
+        seed=seed,
+        which=which,
+        step=step,
+        obs_adapter=obs_adapter,
+    )
     with show_progress("loading") as say:
+
+        def played() -> Mapping[str, Sequence[ScoreRow]]:
+            return scores_apart(request, settings, say)
+
         table = evaluate_runs(
             labels,
             pool,
@@ -257,6 +295,7 @@ def _evaluate_with_pool(
                 ScoreRow(**{name: row[name] for name in ScoreRow.names()})
                 for row in belief_scores(beliefs, arena, config, [set_name], groups or None, episodes, seed, say)
             ],
+            apart=played if settings.at_once else None,
         )
     closed = closed_of(pool, set_name, room_metric(opened.spec, metric), table)
     print_screen(below_lines(closed))

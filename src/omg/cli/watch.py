@@ -53,6 +53,9 @@ def watch(
     seat: Annotated[
         int | None, typer.Option(min=1, help="Seat whose beliefs are exported, from 1 (the first that has any).")
     ] = None,
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="Stands on the page: which game this is, and why.")
+    ] = "",
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     trust: TrustOption = False,
 ) -> None:
@@ -110,7 +113,7 @@ def watch(
     place = given_path(page)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, watch_page(games))
+        write_text(place, watch_page(games, note))
     except OSError as error:
         raise UserError(f"--output: {page} cannot be written: {error.strerror or error}.") from None
     print_lines(f"Page: {page}")

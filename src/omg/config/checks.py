@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from omg.config.schema import Config, change_config
+from omg.config.sections import OUTWARD
 from omg.envs import ENVS, check_stored_game, plays_on_host
 from omg.envs.trust import check_word
 from omg.errors import UserError
@@ -101,11 +102,12 @@ def check_stored(source: object, config: Config) -> None:
         config: what it holds.
 
     Raises:
-        UserError: it names a game of an unknown package, or a database elsewhere. See `omg.envs.trust`.
+        UserError: it names a game of an unknown package, or a place that records are sent to. See `omg.envs.trust`.
     """
     check_stored_game(source, config.env, config.env_args)
-    if config.sacred_mongo_url is not None:
-        check_word(source, f"sacred_mongo_url={config.sacred_mongo_url!r}, a database that is sent the run's records")
+    for key, what in OUTWARD.items():
+        if (value := getattr(config, key)) is not None:
+            check_word(source, f"{key}={value!r}, {what}")
 
 
 def _check_start(config: Config, notes: list[str]) -> Config:

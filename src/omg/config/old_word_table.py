@@ -101,6 +101,7 @@ _LINES: list[OldWord] = [
         },
     ),
     *_works("EPyMARL", {"entropy_coef": ("Weight of the entropy", _SAME), "common_reward": ("One team reward", _SAME)}),
+    *_works("EPyMARL", {"wandb_project": ("Project in Weights & Biases", "The same, with tracker=wandb.")}),
     *_works(
         "Sacred",
         {"debug": ("-d: do not filter stack traces", "Checks and messages, see the key; also --debug and -d.")},
@@ -151,6 +152,14 @@ _LINES: list[OldWord] = [
         renamed("rnn_hidden_dim", "critic_hidden_dim"),
     ),
     OldWord("use_rnn", "EPyMARL", "Recurrent agent", "The agent's name says it.", rules.network),
+    OldWord(
+        "use_wandb",
+        "EPyMARL",
+        "Record with Weights & Biases",
+        "A tracker; nothing without it.",
+        lambda value: {"tracker": ["wandb"] if value else []},
+    ),
+    OldWord("wandb_team", "EPyMARL", "Team in Weights & Biases", "Its name here.", renamed("wandb_entity")),
     OldWord("eps_clip", "EPyMARL", "Clip of PPO", "Its name here.", renamed("ppo_clip")),
     OldWord("epochs", "EPyMARL", "Passes of PPO", "Its name here.", renamed("ppo_epochs")),
     OldWord("standardise_returns", "EPyMARL", "Critic learns scaled returns", "Its name here.", late=rules.returns),
@@ -281,7 +290,6 @@ _LINES: list[OldWord] = [
                 "How rewards become one",
                 "common_reward sums; env_args has it for gymma.",
             ),
-            "use_wandb": ((False,), "Record with Weights & Biases", "There is tracker=sacred and use_tensorboard."),
         },
     ),
     *_refused(
@@ -299,9 +307,7 @@ _LINES: list[OldWord] = [
         {
             "learner=actor_critic_learner": ("A2C", "There is no A2C here. Use --config=ippo or --config=mappo."),
             "learner=maddpg_learner": ("MADDPG", "There is no MADDPG here. Use --config=mappo."),
-            "wandb_team": ("Weights & Biases", "There is no such tracker here. Use tracker=sacred or TensorBoard."),
-            "wandb_project": ("Weights & Biases", "There is no such tracker here. Use tracker=sacred or TensorBoard."),
-            "hypergroup": ("Groups runs in Weights & Biases", "There is no such tracker here. Use label=NAME."),
+            "hypergroup": ("Groups runs in Weights & Biases", "The seeds of a run are a group. Use label=NAME."),
         },
     ),
     *_refused(

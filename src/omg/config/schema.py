@@ -16,12 +16,14 @@ from omg.config import foreign
 from omg.config.sections import (
     DataKeys,
     EnvKeys,
+    MlflowKeys,
     PartsKeys,
     PlayKeys,
     RunKeys,
     SacredKeys,
     StartKeys,
     TeamKeys,
+    WandbKeys,
 )
 from omg.config.spellings import plain_value
 from omg.config.values import describe_field
@@ -65,6 +67,8 @@ class Config(
     RunnerSections,
     PlayKeys,
     PartsKeys,
+    MlflowKeys,
+    WandbKeys,
     SacredKeys,
     RunKeys,
 ):

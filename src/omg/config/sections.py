@@ -44,7 +44,7 @@ class RunKeys(Keys):
     local_results_path: str = Field("results", min_length=1, description="Folder under which run folders are made")
     use_cuda: bool = Field(True, description="Use the GPU where there is one")
     use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")
-    tracker: PartNames = Field([], description="Further records of the run, separated by commas: sacred, tensorboard")
+    tracker: PartNames = Field([], description="Further records of the run, separated by commas: sacred, wandb, mlflow")
     measure: PartNames = Field([], description="Measures of other packages that tests take, separated by commas")
     early_stop_metric: str | None = Field(
         None, min_length=1, description="Test metric that can end the run early, e.g. test_battle_won_mean"
@@ -63,6 +63,39 @@ class SacredKeys(Keys):
         None, min_length=1, description="Sacred's MongoDB, mongodb://...; $NAME stands for an environment variable"
     )
     sacred_mongo_db: str = Field("sacred", min_length=1, description="Name of the database in Sacred's MongoDB")
+
+
+class WandbKeys(Keys):
+    """Records of a run in Weights & Biases (tracker: wandb)."""
+
+    wandb_project: str = Field("omg", min_length=1, max_length=128, description="Project in Weights & Biases")
+    wandb_entity: str | None = Field(
+        None, min_length=1, max_length=128, description="Team or user in Weights & Biases; your own account if None"
+    )
+    wandb_mode: Annotated[str, Words("auto", "offline", "online")] = Field(
+        "auto", description="auto: online where WANDB_API_KEY or `wandb login` gives a key, else files on this machine"
+    )
+
+
+class MlflowKeys(Keys):
+    """Records of a run in MLflow (tracker: mlflow)."""
+
+    mlflow_uri: str | None = Field(
+        None,
+        min_length=1,
+        description="Address of MLflow; $NAME is an environment variable; None: MLFLOW_TRACKING_URI, else a file",
+    )
+    mlflow_experiment: str = Field("omg", min_length=1, max_length=200, description="Experiment in MLflow")
+
+
+OUTWARD = {
+    "sacred_mongo_url": "a database that is sent the run's records",
+    "wandb_entity": "an account of Weights & Biases that is sent the run's records",
+    "mlflow_uri": "a place that is sent the run's records",
+}
+"""Key -> what it names. Who is sent a run's records, only the user may say, no file."""
+RECORDS = tuple(key for section in (SacredKeys, WandbKeys, MlflowKeys) for key in section.model_fields)
+"""Keys that say where records go, and change nothing in a result."""
 
 
 class PartsKeys(Keys):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from omg.experiments.ledger import NOTES, PLAN_FILE, Ledger, Task
-from omg.launchers import Ending, Job, Launcher, Needs
+from omg.launchers import Job, JobEnd, Launcher, Needs
 
 
 def run_ahead(
@@ -67,7 +67,7 @@ def run_ahead(
             _makes(ledger.folder, chain),
         )
 
-    def ended(outcome: Ending) -> None:
+    def ended(outcome: JobEnd) -> None:
         running.discard(outcome.label)
         ledger.end_chain(begun[outcome.label], outcome.seconds)
 

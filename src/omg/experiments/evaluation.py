@@ -93,6 +93,7 @@ def evaluate_runs(
     note: Say = lambda message: None,
     begin: Callable[[Contestants], None] = lambda contestants: None,
     further: Callable[[Arena, Config], Sequence[ScoreRow]] = lambda arena, config: (),
+    apart: Callable[[], Mapping[str, Sequence[ScoreRow]]] | None = None,
 ) -> Table[ScoreRow]:
     """Plays runs with the teams of a pool: all on the same teams, seats, starts and random numbers.
 
@@ -111,6 +112,7 @@ def evaluate_runs(
         note: Told how well the maps fit.
         begin: Given the agents of each run before they play.
         further: Scores of others, from the same teams and games; given these and the first agent's configuration.
+        apart: Scores by label from other processes, which play the same games; asked once everything is checked.
 
     Returns:
         Tidy scores.
@@ -132,8 +134,12 @@ def evaluate_runs(
         adapted = any(arena.mates(pool_set, one.agents[0].config).adapted for one in contestants)
         check_adapted([agent for one in contestants for agent in one.agents], adapted)
     rows: list[ScoreRow] = []
+    played = None if apart is None else apart()
     for one in contestants:
         begin(one)
+        if played is not None:
+            rows += played[one.label]
+            continue
         what = f"{one.label}: {len(one.seeds)} seed(s) with the set {pool_set}"
         say(what)
         rows += arena.scores(one, pool_set, groups, episodes, seed, _counted(what, say))

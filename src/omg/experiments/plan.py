@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from omg.config import config_fields, resolve
 from omg.config.layers import leaves
 from omg.config.overrides import assignments, merge, nested
+from omg.config.sections import OUTWARD
 from omg.config.values import describe_type, read_yaml
 from omg.envs import check_stored_game
 from omg.envs.trust import check_word, vouch
@@ -226,8 +227,8 @@ def _check_file(where: str, values: Mapping[str, object], said: Mapping[str, obj
     game = resolve(None, plan.game.env_config).config
     check_stored_game(where, game.env, {**game.env_args, **plan.game.env_args})
     for key, value in leaves(values):
-        if key.rpartition(".")[2] == "sacred_mongo_url" and value is not None:
-            check_word(where, f"{key}={value!r}, a database that is sent the runs' records")
+        if (what := OUTWARD.get(key.rpartition(".")[2])) is not None and value is not None:
+            check_word(where, f"{key}={value!r}, {what}")
 
 
 def parse_plan(values: Mapping[str, object], copied: Path | None = None) -> Plan:

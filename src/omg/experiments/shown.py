@@ -20,6 +20,7 @@ from omg.recordings import Recording
 from omg.recordings.playing import agent_in_pool, play
 from omg.report.watch.film import means
 from omg.report.watch.page import watch_page
+from omg.report.words import counted
 
 GAMES = 31
 """Of which one is shown; odd, so that there is one in the middle."""
@@ -52,6 +53,18 @@ def middle_game(games: Sequence[Recording]) -> Recording:
     return games[known[len(known) // 2][1] if known else 0]
 
 
+def why_shown(games: Sequence[Recording], pool_set: str) -> str:
+    """What the page says of how its game was chosen, by `middle_game`."""
+    short = int(np.isnan([belief_gain(game) for game in games]).sum())
+    seed = games[0].header["seed"]
+    told = f"{counted(len(games), 'game')} with partners of the set {pool_set}, played from seed {seed}"
+    if short == len(games):
+        return f"The first of {told}."
+    if short:
+        told += f" ({short} of them too short to compare anything)"
+    return f'Of {told}, this is the one whose belief has the median gain over "they stay where they are".'
+
+
 def show_game(agent: Agent, pool: Pool, pool_set: str, place: Path, *, games: int = GAMES, seed: int = 0) -> Path:
     """Plays an agent beside players of a pool and keeps the middle game as a recording and as a page.
 
@@ -74,7 +87,7 @@ def show_game(agent: Agent, pool: Pool, pool_set: str, place: Path, *, games: in
     page = place.with_suffix(".html")
     game.write(place.with_suffix(ENDING))
     try:
-        write_text(page, watch_page([game]))
+        write_text(page, watch_page([game], why_shown(played, pool_set)))
     except OSError as error:
         raise UserError(f"{page} cannot be written: {error.strerror or error}.") from None
     return page

@@ -11,17 +11,20 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from omg.errors import unknown_name
-from omg.launchers.base import Ended, Ending, Job, Launcher, Needs, NextJob, Say, Site
+from omg.launchers.base import Ended, Job, JobEnd, Launcher, Needs, NextJob, Say, Site
 from omg.launchers.lease import HEAD, Lease
-from omg.launchers.settings import HERE, LauncherSettings
+
+if TYPE_CHECKING:
+    from omg.launchers.settings import LauncherSettings
 
 __all__ = [
     "LAUNCHERS",
     "Ended",
-    "Ending",
     "Job",
+    "JobEnd",
     "Launcher",
     "LauncherSettings",
     "Needs",
@@ -32,11 +35,20 @@ __all__ = [
 ]
 
 LAUNCHERS: Mapping[str, str] = {
-    HERE: "omg.launchers.local:LocalLauncher",
+    "local": "omg.launchers.local:LocalLauncher",
     "ray": "omg.launchers.on_ray:RayLauncher",
     "slurm": "omg.launchers.on_slurm:SlurmLauncher",
 }
 """Word of `--launcher` -> the class, imported when it is asked for."""
+
+
+def __getattr__(name: str) -> object:
+    """Loads the settings on first use: whoever only looks at leases does not wait for pydantic."""
+    if name == "LauncherSettings":
+        from omg.launchers.settings import LauncherSettings
+
+        return LauncherSettings
+    raise AttributeError(f"module 'omg.launchers' has no attribute '{name}'")
 
 
 @contextmanager

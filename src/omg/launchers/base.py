@@ -7,7 +7,7 @@ what is on disk. Whoever has jobs to be done writes this:
         ...
         return Job("train omg", "omg.experiments.task_process", ("train omg",))
 
-    def ended(outcome: Ending) -> None:  # However it ended; `next_job` is asked again after it.
+    def ended(outcome: JobEnd) -> None:  # However it ended; `next_job` is asked again after it.
         ...
 
     with opened(settings, Site(folder, folder / "logs", folder / "leases", say)) as launcher:
@@ -67,7 +67,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Ending:
+class JobEnd:
     """How a job ended."""
 
     label: str
@@ -94,7 +94,7 @@ class Site:
 
 NextJob: TypeAlias = Callable[[], Job | None]
 """What can be begun now, or None; asked whenever there is room, so a job may wait for others."""
-Ended: TypeAlias = Callable[[Ending], None]
+Ended: TypeAlias = Callable[[JobEnd], None]
 """Told of each job, however it ended."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from omg.envs.trust import inherited
 from omg.errors import UserError
-from omg.launchers.base import Ended, Ending, Job, Launcher, NextJob, Site
+from omg.launchers.base import Ended, Job, JobEnd, Launcher, NextJob, Site
 from omg.launchers.lease import Lease, lease_name
 from omg.launchers.process import ENVIRONMENT, STOPPED, command, reason
 from omg.launchers.serving import Tie
@@ -74,7 +74,7 @@ class LocalLauncher(Launcher):
                     if code is None:
                         continue
                     del running[label]
-                    ended(Ending(label, code == 0, one.share, socket.gethostname()))
+                    ended(JobEnd(label, code == 0, one.share, socket.gethostname()))
                     if code in STOPPED:
                         raise Stopped(STOPPED[code])
                     if code:
@@ -84,7 +84,7 @@ class LocalLauncher(Launcher):
             _stop([one.process for one in running.values()])
             share_time()
             for label, one in running.items():
-                ended(Ending(label, one.process.returncode == 0, one.share, socket.gethostname()))
+                ended(JobEnd(label, one.process.returncode == 0, one.share, socket.gethostname()))
         if failed:
             raise UserError(failed[0])
 

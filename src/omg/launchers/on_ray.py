@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from omg.envs.trust import inherited
 from omg.errors import UserError, disk_fault
 from omg.launchers import carrying
-from omg.launchers.base import Ended, Ending, Job, Launcher, NextJob, Site
+from omg.launchers.base import Ended, Job, JobEnd, Launcher, NextJob, Site
 from omg.launchers.lease import Holder, Lease, here, lease_name
 from omg.launchers.process import Shares, carried, may_go_better, told_again
 from omg.launchers.remote import UNSEEN_CODE, Began, Brought, Order, Over, do_part, sees, versions
@@ -106,14 +106,14 @@ class RayLauncher(Launcher):
                         continue
                     parts.remove(part)
                     done = over.code == 0
-                    ended(Ending(part.job.label, done, shares.end(part.job.label), part.where))
+                    ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
                     if not done:
                         failed.append(f"{part.job.label}: {over.reason}")
                     seconds = time.perf_counter() - part.began
                     self.site.say(f"{part.job.label}: {'finished' if done else 'failed'} after {seconds:.0f} s")
         finally:
             for part, done in self._stop(parts):
-                ended(Ending(part.job.label, done, shares.end(part.job.label), part.where))
+                ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
         if failed:
             raise UserError(failed[0])
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +17,7 @@ from uuid import uuid4
 
 from omg.envs.trust import inherited
 from omg.errors import UserError
-from omg.launchers.base import Ended, Ending, Job, Launcher, Needs, NextJob, Site
+from omg.launchers.base import Ended, Job, JobEnd, Launcher, Needs, NextJob, Site
 from omg.launchers.lease import HELD, Lease, here, lease_name, look
 from omg.launchers.process import Shares, carried, may_go_better, told_again
 from omg.launchers.remote import UNSEEN_CODE, Began, Order, Over, do_part
@@ -120,14 +122,14 @@ class SlurmLauncher(Launcher):
                         continue
                     parts.remove(part)
                     done = over.code == 0
-                    ended(Ending(part.job.label, done, shares.end(part.job.label), part.where))
+                    ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
                     if not done:
                         failed.append(f"{part.job.label}: {over.reason}")
                     seconds = time.perf_counter() - part.began
                     self.site.say(f"{part.job.label}: {'finished' if done else 'failed'} after {seconds:.0f} s")
         finally:
             for part, done in self._stop(parts):
-                ended(Ending(part.job.label, done, shares.end(part.job.label), part.where))
+                ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
         if failed:
             raise UserError(failed[0])
 
@@ -225,7 +227,7 @@ def batch_text(label: str, needs: Needs, settings: LauncherSettings, folder: Pat
     from submitit.slurm.slurm import _make_sbatch_string
 
     job = Job(label, "", (), needs)
-    command = f"python -u -m submitit.core._submit {folder / PLACE}"
+    command = f"{shlex.quote(sys.executable)} -u -m submitit.core._submit {folder / PLACE}"
     make: Callable[..., str] = _make_sbatch_string
     return make(command, folder / PLACE, **_named(_parameters(job, settings)))
 

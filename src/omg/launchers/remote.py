@@ -97,22 +97,25 @@ def sees(leases: str, head: Holder, seconds: float = _SEEN_WITHIN) -> bool:
     return True
 
 
-def do_part(order: Order, files: Mapping[str, bytes]) -> Iterator[Began | Brought | Over]:
+def do_part(
+    order: Order, files: Mapping[str, bytes], seconds: float = _SEEN_WITHIN
+) -> Iterator[Began | Brought | Over]:
     """Does a part and tells how it goes.
 
     Args:
         order: what is to be done.
         files: what it needs, if they travel along.
+        seconds: in which a network file system shows what the head has written.
     """
     try:
-        yield from _do(order, files)
+        yield from _do(order, files, seconds)
     except OSError as error:
         yield Over(DISK_CODE, f"{error.filename or 'the disk'}: {error.strerror or error}.", {}, b"")
 
 
-def _do(order: Order, files: Mapping[str, bytes]) -> Iterator[Began | Brought | Over]:
+def _do(order: Order, files: Mapping[str, bytes], seconds: float) -> Iterator[Began | Brought | Over]:
     job, place = order.job, Path(order.folder)
-    if not order.copied and not sees(order.leases, order.head):
+    if not order.copied and not sees(order.leases, order.head, seconds):
         told = f"{socket.gethostname()} does not see {place} as {order.head.host} does, or is no longer wanted there"
         yield Over(UNSEEN_CODE, told, {}, b"")
         return

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from omg.errors import UserError
 from omg.evaluation.overview_tables import OverviewRow
+from omg.launchers.lease import lease_name, look
 from omg.names import file_name, inert
 from omg.overview.finding import Found
 from omg.overview.reading import is_worked_on, newest, read_part, read_tree
 from omg.overview.runs import LONGEST, NO_SCORES, text_of
 from omg.types import Tree
 
-NOTES, TASKS = "stages", "tasks.json"
+NOTES, TASKS, LEASES = "stages", "tasks.json", "leases"
 """As `omg.experiments.ledger` has them."""
 _MOST_PLAN, _MOST_INDEX = 200_000, 16_000_000
 _MOST_TASKS = 2_000
@@ -40,7 +41,7 @@ def pipeline_row(found: Found, inner: Sequence[OverviewRow]) -> OverviewRow:
     status = "running" if worked_on else "finished" if whole else _ended([row for row in inner if row.kind == "run"])
     games = {} if _PLANS.search(plan) else dict(_GAME.findall(plan))
     words = [f"{len(done)} of {len(titles)} tasks"] if titles else []
-    words += [", ".join(begun)] if begun else []
+    words += [", ".join(f"{title}{_where(found, title)}" for title in begun)] if begun else []
     return _row(
         found,
         kind="suite" if _PLANS.search(plan) else "pipeline",
@@ -137,6 +138,18 @@ def _state(found: Found, title: str, fingerprint: str) -> str:
         place = place / folder
     note = {} if place.is_symlink() else read_tree(place / f"{name}.json", 10_000)
     return str(note.get("status")) if note.get("fingerprint") == fingerprint else ""
+
+
+def _where(found: Found, title: str) -> str:
+    """On which machine a task is being done, by its lease; nothing where nobody is at it."""
+    place = found.path / LEASES
+    if place.is_symlink():
+        return ""
+    try:
+        seen = look(place, lease_name(title))
+    except UserError:
+        return ""
+    return "" if seen.is_free or seen.holder is None else f" on {seen.holder.host[:60]}"
 
 
 def _reported(found: Found) -> bool:

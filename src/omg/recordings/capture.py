@@ -68,7 +68,8 @@ class About(NamedTuple):
 def who_of(label: str, algorithm: str, config: Config, round_steps: int | None) -> Who:
     """What is known of a player of a configuration; `round_steps` of its game."""
     learner = config.learner_part
-    values = "logits" if learner.learns_probabilities else "q"
+    # A planner's networks say probabilities, but it tells what its search found: mean returns.
+    values = "logits" if learner.learns_probabilities and not learner.plans else "q"
     ahead = None
     if learner.infers_subgoals:
         at_round_ends = round_steps is not None and config.omg_candidates == "rounds"
@@ -242,7 +243,7 @@ def _recording(
     if any_values:
         columns["values"] = values
     header: Tree = {
-        "omg": _version(),
+        "omg": own_version(),
         "game": spec.name,
         "scenario": spec.scenario,
         "env_args": about.env_args,
@@ -356,7 +357,8 @@ def _looks(scenery: Scenery[Any] | None, n_actions: int) -> Tree:
 
 
 @cache
-def _version() -> str:
+def own_version() -> str:
+    """The version of this package, as it is noted in files."""
     try:
         return metadata.version("omg-marl")
     except metadata.PackageNotFoundError:

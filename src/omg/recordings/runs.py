@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -43,6 +44,10 @@ class Recorder:
         self.folder = folder / REPLAYS
         self.last = self.folder if program.config.replay_tests == "last" else self.folder / "last"
         """Where those of the last test belong."""
+        # Compiled, for a learner has hundreds of arrays; cut out, because the state is used up by the next chunk.
+        self._player = eqx.filter_jit(
+            lambda learner, seed: program.learner.tested(jax.tree.map(lambda leaf: leaf[seed], learner))
+        )
         self._newest: dict[int, _OfSeed] = {}
         self._mates: tuple[Who, ...] | None = None
 
@@ -60,12 +65,12 @@ class Recorder:
         """
         steps = state.t_env.numpy()
         for index in tested:
-            # The state is used up by the next chunk, what is cut out of it is not.
-            player = self.program.learner.tested(jax.tree.map(lambda leaf, at=index: leaf[at], state.learner))
+            player = self._player(state.learner, np.int32(index))
             of_seed = jax.tree.map(lambda leaf, at=index: leaf[at], (film, stats))
             self._newest[index] = _OfSeed(None if isinstance(player, Prior) else player, int(steps[index]), *of_seed)
         if self.program.config.replay_tests == "all" and tested:
-            write_recordings(self.folder / f"t_{int(steps[tested].max()):012d}", self._made(tested))
+            # The training waits for this: not also for the disk.
+            write_recordings(self.folder / f"t_{int(steps[tested].max()):012d}", self._made(tested), durable=False)
 
     def made(self) -> list[Recording]:
         """The games of the newest test of every seed."""
@@ -123,8 +128,13 @@ def members_of(pool: Pool, names: tuple[str, ...], round_steps: int | None) -> t
     return tuple(found)
 
 
-def write_recordings(folder: Path, games: list[Recording]) -> list[Path]:
+def write_recordings(folder: Path, games: list[Recording], *, durable: bool = True) -> list[Path]:
     """Writes games into a folder of their own, which replaces an older one; `seed_1_game_01.omgrec` and so on.
+
+    Args:
+        folder: theirs.
+        games: what was recorded.
+        durable: whether to wait until the files would outlast a power cut.
 
     Raises:
         UserError: the disk does not take them.
@@ -134,7 +144,7 @@ def write_recordings(folder: Path, games: list[Recording]) -> list[Path]:
         with new_folder(folder) as staging:
             for game in games:
                 names.append(f"seed_{game.header['seed']}_game_{game.header['number']:02d}{ENDING}")
-                write_bytes(staging / names[-1], game.to_bytes())
+                write_bytes(staging / names[-1], game.to_bytes(), durable=durable)
     except OSError as error:
         raise UserError(f"The recordings {folder} cannot be written: {error.strerror or error}.") from None
     return [folder / name for name in names]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from types import TracebackType
 
@@ -20,7 +23,7 @@ from omg.names import inert
 from omg.tracking.folder import RunFolder
 from omg.tracking.heartbeat import Heartbeat
 from omg.tracking.quiet import quiet_compiler
-from omg.tracking.trackers import build_trackers
+from omg.tracking.trackers import Exhibit, build_trackers
 from omg.training.stopwatch import Speed
 from omg.training.summary import Row
 
@@ -171,6 +174,22 @@ class RunReporter:
         self.last_line = time.monotonic()
         if not self.console.is_terminal:
             self._show(line)
+
+    def exhibit(self, make: Callable[[Path], Sequence[Exhibit]]) -> None:
+        """Shows trackers what the run has left to look at.
+
+        Args:
+            make: draws it into a folder; called only if a tracker takes it. What goes wrong in it ends no run.
+        """
+        if not self.trackers.exhibiting:
+            return
+        with TemporaryDirectory(prefix="omg-exhibits-") as scratch:
+            try:
+                exhibits = make(Path(scratch))
+            except (OSError, UserError, ValueError) as error:
+                self.say(f"warning: trackers get no curves and games ({' '.join(str(error).split())[:300]}).")
+                return
+            self.trackers.exhibit(exhibits)
 
     def position(self) -> int:
         """Bytes of metrics written so far, safely on disk."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
 from omg.config import Config, Resolved, adjust, resolve
+from omg.config.sections import RECORDS
 from omg.errors import UserError
 from omg.experiments.ledger import Ledger, Task
 from omg.experiments.runs import finish, is_over
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from omg.experiments.plan import Plan
     from omg.experiments.plan_check import CheckedPlan
 
-_NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "sacred_observers", "sacred_mongo_url", "sacred_mongo_db")
+_NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", *RECORDS)
 """Settings that change nothing in a result."""
 _ELSEWHERE = ("self_play",)
 """Keys that a task says in another way: what matters is where an agent learns, not where the plan says so."""

@@ -39,7 +39,7 @@ def film(games: Sequence[Recording]) -> Tree:
         "sight": stage["sight"],
         "sight_square": stage["sight_square"],
         "pieces": _pieces(first, games),
-        "fights": any(piece["reach"] is not None for piece in first["pieces"]),
+        "fights": _fights(first),
         "actions": [action["name"] for action in first["actions"]],
         "moves": {
             str(number): [
@@ -47,6 +47,11 @@ def film(games: Sequence[Recording]) -> Tree:
             ]
             for number, action in enumerate(first["actions"])
             if action["dx"] or action["dy"]
+        },
+        "aims": {
+            str(number): action["piece"]
+            for number, action in enumerate(first["actions"])
+            if action["piece"] is not None
         },
         "seats": [seat["piece"] for seat in first["seats"]],
         "seat_names": _seat_names(first),
@@ -112,7 +117,7 @@ def finding(belief: Tree) -> str:
     moment = when(belief)
     off, stay, steps = means(belief)
     if not steps:
-        return f"There is nothing to compare with: no step is followed by the moment {moment}."
+        return f"There is nothing to compare: at no step are both what it believes and where they were {moment} known."
     verdict = "closer than" if off < stay else "no closer than"
     return (
         f"The agent's picture of where the others are {moment} is off by {off:.2f} on average; "
@@ -127,6 +132,39 @@ def means(belief: Tree) -> tuple[float, float, int]:
     if not both.any():
         return float("nan"), float("nan"), 0
     return float(off[both].mean()), float(stay[both].mean()), int(both.sum())
+
+
+def guessing(game: Recording, belief: Tree) -> str:
+    """How often a belief of actions was right, beside `they do what they did before`, in a sentence."""
+    right, again, cases = guesses(game, belief)
+    if not cases:
+        return "There is nothing to compare with: nobody else acts twice."
+    verdict = "more often than" if right > again else "no more often than"
+    return (
+        f"What the agent thinks likeliest is what the others do in {100 * right:.0f} % of {cases:,} cases; "
+        f'"they do the same as in the step before" holds in {100 * again:.0f} %: it is right {verdict} that.'
+    )
+
+
+def guesses(game: Recording, belief: Tree) -> tuple[float, float, int]:
+    """Shares of cases in which a belief of actions and `they do what they did before` are right, and the cases.
+
+    A case is one of the others in one step but the first, in which it is in the game and is thought about.
+    """
+    did = game["actions"][:, belief["seats"]]
+    chances = belief["columns"]["chances"][: len(did)]
+    known = ~np.isnan(chances).any(axis=-1)
+    for place, seat in enumerate(belief["seats"]):
+        piece = game.header["seats"][seat]["piece"]
+        if piece is not None:
+            known[:, place] &= game["there"][: len(did), piece]
+    known[:1] = False
+    cases = int(known.sum())
+    if not cases:
+        return float("nan"), float("nan"), 0
+    right = np.where(known, np.nan_to_num(chances).argmax(axis=-1) == did, False)
+    again = np.where(known, np.roll(did, 1, axis=0) == did, False)
+    return right.sum() / cases, again.sum() / cases, cases
 
 
 def when(belief: Tree) -> str:
@@ -157,12 +195,18 @@ def _piece_name(piece: Tree) -> str:
     return name if not label or name.endswith(label) else f"{name} {label}"
 
 
+def _fights(header: Tree) -> bool:
+    return any(piece["reach"] is not None for piece in header["pieces"])
+
+
 def _pieces(header: Tree, games: Sequence[Recording]) -> list[Tree]:
     own = {seat["piece"] for seat in header["seats"]}
+    fights = _fights(header)
     shielded = np.any([(game["shield"] > 0).any(axis=0) for game in games], axis=0)
     return [
         {
-            "name": _piece_name(piece),
+            # In a battle both sides have the same names and numbers.
+            "name": ("enemy " if fights and number not in own else "") + _piece_name(piece),
             "label": piece["label"],
             "colour": piece["colour"],
             "size": round(float(piece["size"]), _DIGITS),
@@ -256,8 +300,8 @@ def chances(kind: str, values: np.ndarray, legal: np.ndarray) -> np.ndarray:
     """Chances of legal actions from what a network says of them, [T+1, U]."""
     if kind == "probabilities":
         return values
-    scores = np.where(legal, values.astype(np.float64), -np.inf)
-    best = np.max(np.where(np.isnan(scores), -np.inf, scores), axis=1, keepdims=True)
+    scores = np.where(legal & ~np.isnan(values), values.astype(np.float64), -np.inf)
+    best = np.max(scores, axis=1, keepdims=True)
     odds = np.exp(scores - np.where(np.isfinite(best), best, 0))
     total = odds.sum(axis=1, keepdims=True)
     return odds / np.where(total > 0, total, np.nan)

@@ -12,7 +12,8 @@ from string import Template
 from omg.errors import UserError
 from omg.recordings import Recording
 from omg.report.markup import document, html_text
-from omg.report.watch.film import film, finding, means, names_of
+from omg.report.watch.film import film, finding, guesses, guessing, means, names_of
+from omg.types import Tree
 
 _SCRIPTS = ("tools.js", "stage.js", "plot.js", "panels.js", "player.js")
 """In the order in which they stand in the page."""
@@ -20,11 +21,12 @@ _MOST = 40_000_000
 """Characters of a page's data before it is deflated; beyond it the observations are left out, then it is refused."""
 
 
-def watch_page(games: Sequence[Recording]) -> str:
+def watch_page(games: Sequence[Recording], note: str = "") -> str:
     """A page that plays games.
 
     Args:
         games: one, or two that are shown side by side.
+        note: text that stands below the answer: which game this is, and why it is shown.
 
     Raises:
         UserError: there is no picture of the game, the two are not alike, or they are far too long for a page.
@@ -47,6 +49,7 @@ def watch_page(games: Sequence[Recording]) -> str:
         title=html_text(title),
         answer=html_text(answer(games)),
         facts="<br>".join(html_text(_facts(game, name, len(games))) for game, name in zip(games, names, strict=True)),
+        note=f'<p class="small note">{html_text(note)}</p>' if note else "",
         difference=difference,
         mark=mark,
         stages="".join(_stage(number, name, len(games)) for number, name in enumerate(names)),
@@ -67,17 +70,27 @@ def script() -> str:
 
 def answer(games: Sequence[Recording]) -> str:
     """What a reader wants to know first: of two games how they compare, of one how right its belief is."""
-    found = [next((belief for belief in game.beliefs if belief["kind"] == "places"), None) for game in games]
     names = names_of(games)
     if len(games) == 1:
-        return finding(found[0]) if found[0] is not None else _ending(games[0])
+        game = games[0]
+        places, actions = _first(game, "places"), _first(game, "actions")
+        return finding(places) if places else guessing(game, actions) if actions else _ending(game)
     told = []
-    for game, name, belief in zip(games, names, found, strict=True):
+    for game, name in zip(games, names, strict=True):
         told.append(f"{name}: return {game.header['facts'].get('return', 0.0):.4g} in {game.steps} steps")
-        if belief is not None and means(belief)[2]:
-            off, stay, _ = means(belief)
+        places, actions = _first(game, "places"), _first(game, "actions")
+        if places and means(places)[2]:
+            off, stay, _ = means(places)
             told[-1] += f', its belief off by {off:.2f} ("they stay where they are": {stay:.2f})'
+        elif actions and guesses(game, actions)[2]:
+            right, again, _ = guesses(game, actions)
+            told[-1] += f', right about {100 * right:.0f} % of actions ("the same as before": {100 * again:.0f} %)'
     return ". ".join([*told, ""]).strip()
+
+
+def _first(game: Recording, kind: str) -> Tree | None:
+    """The first belief of a kind."""
+    return next((belief for belief in game.beliefs if belief["kind"] == kind), None)
 
 
 def _ending(game: Recording) -> str:

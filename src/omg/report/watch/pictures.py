@@ -133,7 +133,7 @@ class Shots:
             chosen=own,
             ranges=tuple(radius for radius in (told["sight"], reach) if radius is not None),
             lines=(*lines, *self._aims(step)),
-            arrows=self._visits(step),
+            arrows=(*self._visits(step), *self._guesses(step)),
             believed=tuple(believed),
             real=tuple(real),
             fights=told["fights"],
@@ -165,14 +165,38 @@ class Shots:
         if own is None or "visits" not in columns or np.isnan(columns["visits"][step]).any():
             return ()
         row = columns["visits"][step]
-        x, y, size = self.game["x"][step, own], self.game["y"][step, own], self.pieces[own].size
-        arrows = []
-        for action, (dx, dy) in self.told["moves"].items():
-            share = float(row[int(action)] / max(row.max(), 1e-9))
-            if share > _LIKELY:
-                start, end = ((x + dx * away, y + dy * away) for away in (1.1 * size, size * (1.4 + 1.4 * share)))
-                arrows.append(Stroke(start, end, PICKED, share))
-        return tuple(arrows)
+        shares = row / max(row.max(), 1e-9)
+        return tuple(
+            self._arrow(step, own, way, float(shares[int(action)]), PICKED)
+            for action, way in self.told["moves"].items()
+            if shares[int(action)] > _LIKELY
+        )
+
+    def _guesses(self, step: int) -> list[Stroke]:
+        """What the others most likely do now: where they go, or whom they do it to."""
+        if "actions" not in self.beliefs or step >= self.game.steps:
+            return []
+        belief, game, strokes = self.beliefs["actions"], self.game, list[Stroke]()
+        for seat, chances in zip(belief["seats"], belief["columns"]["chances"][step], strict=True):
+            piece = self.told["seats"][seat]
+            if piece is None or np.isnan(chances).any() or not game["there"][step, piece]:
+                continue
+            best, chance = str(chances.argmax()), float(chances.max())
+            aim = self.told["aims"].get(best)
+            if best in self.told["moves"]:
+                strokes.append(self._arrow(step, piece, self.told["moves"][best], chance, BELIEF))
+            elif aim is not None and game["there"][step, aim]:
+                strokes.append(Stroke(self._place(step, piece), self._place(step, aim), BELIEF, chance / 2))
+        return strokes
+
+    def _arrow(self, step: int, piece: int, way: Sequence[float], share: float, colour: str) -> Stroke:
+        """From a piece in a direction, the longer the larger the share."""
+        (x, y), (dx, dy), size = self._place(step, piece), way, self.pieces[piece].size
+        start, end = ((x + dx * away, y + dy * away) for away in (1.1 * size, size * (1.4 + 1.4 * share)))
+        return Stroke(start, end, colour, share)
+
+    def _place(self, step: int, piece: int) -> tuple[float, float]:
+        return float(self.game["x"][step, piece]), float(self.game["y"][step, piece])
 
 
 def _places(belief: Tree, names: tuple[str, str], step: int) -> list[tuple[int, float, float]]:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omg.config import Config
-from omg.config.sections import SacredKeys
+from omg.config.sections import MlflowKeys, SacredKeys, WandbKeys
 from omg.registry import Entry, Registry, TrackerTraits
-from omg.tracking.trackers.base import AllTrackers, Tracker, TrackerKind
+from omg.tracking.trackers.base import AllTrackers, Exhibit, Tracker, TrackerKind
 
 if TYPE_CHECKING:
     from omg.tracking.folder import RunFolder
 
-__all__ = ["TRACKERS", "AllTrackers", "Tracker", "TrackerKind", "build_trackers", "check_trackers"]
+__all__ = ["TRACKERS", "AllTrackers", "Exhibit", "Tracker", "TrackerKind", "build_trackers", "check_trackers"]
 
 TRACKERS: Registry[TrackerKind, TrackerTraits] = Registry(
     "tracker",
@@ -29,6 +29,12 @@ TRACKERS: Registry[TrackerKind, TrackerTraits] = Registry(
         ),
         "sacred": Entry(
             "omg.tracking.trackers.sacred:KIND", TrackerTraits(sections=(SacredKeys,)), "Sacred's observers"
+        ),
+        "wandb": Entry(
+            "omg.tracking.trackers.wandb:KIND", TrackerTraits(sections=(WandbKeys,)), "Weights & Biases, also offline"
+        ),
+        "mlflow": Entry(
+            "omg.tracking.trackers.mlflow:KIND", TrackerTraits(sections=(MlflowKeys,)), "MLflow, a database or a server"
         ),
     },
 )

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from omg.config import Config
+from omg.config.sections import OUTWARD
+from omg.errors import UserError
 from omg.training.summary import Row
+from omg.types import Tree
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes that write one file are not kept apart there.
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from omg.tracking.folder import RunFolder
@@ -31,6 +42,25 @@ class Tracker(Protocol):
             status: as in status.json: finished, stopped, interrupted or failed.
             error: what it failed with.
         """
+
+
+class Exhibit(NamedTuple):
+    """Something to look at that a run has left: a picture of its curves, a page that plays a game, a table."""
+
+    name: str
+    kind: Literal["picture", "page", "table"]
+    file: Path
+    """A PNG, a page that needs no other file, or a CSV. It is gone when the call is over."""
+    seed: int | None = None
+    """None: of all seeds."""
+
+
+@runtime_checkable
+class Exhibiting(Protocol):
+    """A tracker that also takes what can be looked at."""
+
+    def exhibit(self, exhibits: Sequence[Exhibit]) -> None:
+        """Takes them over; called once, when the run is over and before `close`."""
 
 
 class TrackerKind(NamedTuple):
@@ -63,6 +93,20 @@ class AllTrackers:
         """See `Tracker.flush`."""
         self._tell(lambda tracker: tracker.flush())
 
+    @property
+    def exhibiting(self) -> bool:
+        """Whether anybody takes what can be looked at; drawing it for nobody would cost time."""
+        return self._begun and any(isinstance(tracker, Exhibiting) for tracker in self._trackers.values())
+
+    def exhibit(self, exhibits: Sequence[Exhibit]) -> None:
+        """See `Exhibiting`."""
+
+        def show(tracker: Tracker) -> None:
+            if isinstance(tracker, Exhibiting):
+                tracker.exhibit(exhibits)
+
+        self._tell(show)
+
     def close(self, status: str, error: BaseException | None) -> None:
         """See `Tracker.close`; a run that never began leaves nothing."""
         if self._begun:
@@ -79,3 +123,39 @@ class AllTrackers:
                 self._warn(
                     f"warning: tracker {title} is switched off ({type(error).__name__}: {reason}); the run goes on."
                 )
+
+
+def seed_settings(config: Config, seed: int) -> Tree:
+    """The configuration that would repeat one seed by itself; addresses, which may hold a password, are left out."""
+    kept = {key: value for key, value in config.model_dump(mode="json").items() if key not in OUTWARD}
+    return {**kept, "seed": seed, "seeds": 1}
+
+
+def check_packages(tracker: str, *modules: str) -> None:
+    """Refuses a tracker whose packages are not installed.
+
+    Args:
+        tracker: its name, which is also that of the extra.
+        modules: what it imports.
+
+    Raises:
+        UserError: names the first that is missing and the command that installs it.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise UserError(
+                f"tracker: {tracker} needs the package {module}, which is not installed. Install it with: "
+                f"pip install 'omg-marl[{tracker}]'"
+            )
+
+
+@contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """Keeps other processes of ours out while a file that all of them write is changed; None: there is no such file."""
+    if lock is None or fcntl is None:
+        yield
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -12,8 +12,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
@@ -23,14 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from omg.config import Config
 from omg.errors import UserError
-from omg.tracking.trackers.base import TrackerKind
+from omg.tracking.trackers.base import TrackerKind, alone
 from omg.training.summary import Row
 from omg.types import Json, Tree
-
-try:
-    import fcntl
-except ImportError:  # Windows: two processes that write one TinyDB are not kept apart there.
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from omg.tracking.folder import RunFolder
@@ -148,7 +142,7 @@ class SacredTracker:
 
     def begin(self, past: list[Row]) -> None:
         """See `Tracker.begin`. A resumed run is a new entry that begins with the metrics of the one before."""
-        with _alone(self.lock):
+        with alone(self.lock):
             for seed in range(self.config.seed, self.config.seed + self.config.seeds):
                 observer = self.make_observer()
                 self._start(observer, seed, resumed=bool(past))
@@ -168,14 +162,14 @@ class SacredTracker:
         """See `Tracker.flush`."""
         self._last_beat = time.monotonic()
         console = self.folder.console_file.read_text(encoding="utf-8")
-        with _alone(self.lock):
+        with alone(self.lock):
             for run in self._runs.values():
                 run.beat(console)
 
     def close(self, status: str, error: BaseException | None) -> None:
         """See `Tracker.close`."""
         self.flush()
-        with _alone(self.lock):
+        with alone(self.lock):
             for run in self._runs.values():
                 if status == "interrupted" or isinstance(error, KeyboardInterrupt):
                     run.observer.interrupted_event(interrupt_time=_now(), status="INTERRUPTED")
@@ -271,18 +265,6 @@ def _host() -> Mapping[str, Json]:
 def _now() -> datetime:
     """UTC without a time zone, as Sacred writes it."""
     return datetime.now(UTC).replace(tzinfo=None)
-
-
-@contextmanager
-def _alone(lock: Path | None) -> Iterator[None]:
-    """Keeps other processes of ours out: a TinyDB is one file that every change writes anew."""
-    if lock is None or fcntl is None:
-        yield
-        return
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _without_password(url: str) -> str:

@@ -30,7 +30,8 @@ function actionsPanel(film, game, at, seat) {
     const words = took ? [html("span", { class: "tick-mark" }, "\u25b6 "), name, html("span", { class: "unseen" }, " (chosen)")] : [name];
     const label = html("span", {}, ...words);
     const shows = open[action] && value !== null;
-    const texts = [open[action] ? (!shows ? "" : chances ? percent(value) : written(value)) : "not legal"];
+    const unknown = values && searches > 0 ? "not tried" : "";
+    const texts = [open[action] ? (!shows ? unknown : chances ? percent(value) : valued(value)) : "not legal"];
     if (searches > 0) texts.push(open[action] ? percent(visited[action] / searches) : "");
     const share = shows ? (high > low ? 0.04 + (0.96 * (value - low)) / (high - low) : 1) : null;
     const extra = searches > 0 && open[action]

@@ -15,7 +15,7 @@ function curve(values, x, y) {
 
 /** The plot of a belief, `wide` pixels wide; `go(step)` is called where somebody points into it. */
 function makePlot(game, belief, top, wide, go) {
-  const WIDE = Math.max(wide, 240), last = Math.max(game.steps, 1), marks = ticks(top), high = marks[marks.length - 1];
+  const WIDE = Math.max(wide, 240), last = Math.max(game.steps, 1), marks = ticks(top || 1), high = marks[marks.length - 1];
   const x = (at) => LEFT + ((WIDE - LEFT - RIGHT) * at) / last;
   const y = (value) => HIGH - BOTTOM - ((HIGH - TOP - BOTTOM) * value) / high;
   const picture = svg("svg", { class: "plot", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });

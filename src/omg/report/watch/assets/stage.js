@@ -31,6 +31,9 @@ function bar(x, y, size, place, share, kind) {
     svg("rect", { class: "full", x: x - side, y: top, width: 2 * side * clamp(share, 0, 1), height }));
 }
 
+/** The number that a piece shows in the place of its name, such as its level; null: it shows its name. */
+const ownNumber = (game, number, at) => (game.written ? game.written[at][number] ?? null : null);
+
 function pieceGroup(film, game, at, number, seat, layers) {
   const piece = film.pieces[number], size = drawn(film, piece), x = game.x[at][number], y = game.y[at][number];
   const hidden = layers.sight && !sees(film, game, seat, number, at);
@@ -39,9 +42,11 @@ function pieceGroup(film, game, at, number, seat, layers) {
   group.append(piece.square
     ? svg("rect", { x: x - size, y: y - size, width: 2 * size, height: 2 * size, rx: size / 6, fill: piece.colour })
     : svg("circle", { cx: x, cy: y, r: size, fill: piece.colour }));
-  const own = game.written && game.written[at][number];
-  const text = own === null || own === false || own === undefined ? piece.label : String(own);
+  const own = ownNumber(game, number, at), text = own === null ? piece.label : String(own);
   if (text) group.append(svg("text", { x, y: y + 0.36 * size, "font-size": 1.05 * size }, text));
+  if (own !== null && piece.label) {
+    group.append(svg("text", { class: "name", x: x + 1.02 * size, y: y + 1.2 * size, "font-size": 0.62 * size }, `#${piece.label}`));
+  }
   const health = game.health[at][number], shield = game.shield ? game.shield[at][number] : null;
   const wait = game.cooldown ? game.cooldown[at][number] : 0;
   let place = 0;
@@ -110,7 +115,8 @@ function ghosts(film, game, at, seat, layers) {
     belief.append(svg("circle", { class: "halo", cx: x, cy: y, r: 0.85 * size }), svg("circle", { class: "ghost", cx: x, cy: y, r: 0.85 * size },
       svg("title", {}, `${piece.name}: believed here ${heading.when}`)));
     if (piece.label) {
-      belief.append(svg("text", { class: "ghost-name", x, y: y + 0.34 * size, "font-size": size }, piece.label));
+      const numbered = ownNumber(game, number, at) !== null, high = numbered ? 0.75 * size : size;
+      belief.append(svg("text", { class: "ghost-name", x, y: y + 0.34 * high, "font-size": high }, numbered ? `#${piece.label}` : piece.label));
     }
   });
   return [truth, belief];
@@ -134,23 +140,45 @@ function aims(film, game, at, seat) {
   return group;
 }
 
+/** An arrow from a piece in a direction, the longer and thicker the larger the share. */
+function arrow(kind, x, y, [dx, dy], size, share) {
+  const start = 1.1 * size, length = start + 1.6 * size * share, wing = 0.35 * size;
+  const [ex, ey] = [x + dx * length, y + dy * length];
+  return svg("path", {
+    class: kind, "stroke-width": 1.5 + 5 * share,
+    d: `M${x + dx * start} ${y + dy * start}L${ex} ${ey}M${ex - dx * wing - dy * wing} ${ey - dy * wing - dx * wing}`
+      + `L${ex} ${ey}L${ex - dx * wing + dy * wing} ${ey - dy * wing + dx * wing}`,
+  });
+}
+
 /** How often the search went each way from where the seat stands. */
 function visits(film, game, at, seat) {
   const group = svg("g", {}), mind = game.minds[seat], own = film.seats[seat];
   if (!mind || !mind.visits || at >= mind.visits.length || own === null) return group;
   const row = mind.visits[at], most = Math.max(...row, 1e-9), x = game.x[at][own], y = game.y[at][own];
   const size = drawn(film, film.pieces[own]);
-  for (const [action, [dx, dy]] of Object.entries(film.moves)) {
-    const share = row[action] / most;
-    if (!(share > 0)) continue;
-    const start = 1.1 * size, length = start + 1.6 * size * share;
-    const [ex, ey] = [x + dx * length, y + dy * length], wing = 0.35 * size;
-    group.append(svg("path", {
-      class: "visit", "stroke-width": 1.5 + 5 * share,
-      d: `M${x + dx * start} ${y + dy * start}L${ex} ${ey}M${ex - dx * wing - dy * wing} ${ey - dy * wing - dx * wing}`
-        + `L${ex} ${ey}L${ex - dx * wing + dy * wing} ${ey - dy * wing + dx * wing}`,
-    }));
+  for (const [action, way] of Object.entries(film.moves)) {
+    if (row[action] > 0) group.append(arrow("visit", x, y, way, size, row[action] / most));
   }
+  return group;
+}
+
+/** What the others most likely do now, as the seat thinks: where they go, or whom they do it to. */
+function guesses(film, game, at, seat) {
+  const group = svg("g", {}), mind = game.minds[seat], guess = mind && mind.predicted;
+  if (!guess || at >= game.steps) return group;
+  guess.of.forEach((other, index) => {
+    const chances = guess.chances[at][index], piece = film.seats[other];
+    if (!chances || chances[0] === null || piece === null || !game.there[at][piece]) return;
+    const chance = Math.max(...chances), best = chances.indexOf(chance), aim = film.aims[best];
+    const x = game.x[at][piece], y = game.y[at][piece];
+    const one = film.moves[best] ? arrow("guess", x, y, film.moves[best], drawn(film, film.pieces[piece]), chance)
+      : aim !== undefined && game.there[at][aim]
+        ? svg("line", { class: "guess", "stroke-width": 1 + 3 * chance, x1: x, y1: y, x2: game.x[at][aim], y2: game.y[at][aim] }) : null;
+    if (one === null) return;
+    one.append(svg("title", {}, `${film.seat_names[other]}: ${film.actions[best]}, ${percent(chance)}`));
+    group.append(one);
+  });
   return group;
 }
 
@@ -166,6 +194,7 @@ function drawStage(film, game, picture, state) {
   if (layers.shots) over.append(shots(film, game, at));
   if (layers.goals) over.append(aims(film, game, at, seat));
   picture.replaceChildren(board(film), back, over, front, ...ghosts(film, game, at, seat, layers));
+  if (layers.predicted) picture.append(guesses(film, game, at, seat));
   if (layers.visits) picture.append(visits(film, game, at, seat));
   picture.setAttribute("aria-label", `${game.name}, step ${at} of ${game.steps}: ${spoken(film, game, at)}`);
 }

@@ -19,7 +19,9 @@ function written(value) {
     : value.toPrecision(2);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
 }
-const percent = (share) => `${Math.round(100 * share)} %`;
+/** A value among others like it: two decimals tell those apart that `written` makes the same. */
+const valued = (value) => (Math.abs(value) >= 10 && Math.abs(value) < 1000 ? value.toFixed(2).replace("-", "\u2212") : written(value));
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 

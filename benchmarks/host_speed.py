@@ -59,6 +59,15 @@ class _Clock(RunReporter):
 
 def measure(algorithm: str, workers: int, games: int, steps: int) -> Measured:
     """Trains for `steps` env steps."""
+    before = _core_seconds()
+    rounds = train(algorithm, workers, games, steps)
+    used = _core_seconds() - before
+    (first, began), (last, ended) = rounds[len(rounds) // 10], rounds[-1]
+    return Measured((last - first) / (ended - began), used / last * 1000, os.getloadavg()[0])
+
+
+def train(algorithm: str, workers: int, games: int, steps: int, has_gpu: bool = False) -> list[tuple[int, float]]:
+    """Trains for `steps` env steps; returns after how many steps and at what second each round was over."""
     with tempfile.TemporaryDirectory() as results:
         settings = {
             "runner": "parallel",
@@ -73,16 +82,13 @@ def measure(algorithm: str, workers: int, games: int, steps: int) -> Measured:
             "local_results_path": results,
             "env_args": {"key": "lbforaging:Foraging-8x8-2p-3f-v3", "time_limit": 50},
         }
-        config, _ = adjust(resolve(algorithm, "gymma", settings).config, has_gpu=False)
+        config, _ = adjust(resolve(algorithm, "gymma", settings).config, has_gpu=has_gpu)
         program = build_program(config)
-        folder = RunFolder.create(config, program.spec.scenario)
+        folder = RunFolder.create(config, program.spec)
         clock = _Clock(folder, config)
         with clock:
-            before = _core_seconds()
             Trainer(program, folder.checkpoints, clock, lambda *_: None).run()
-            used = _core_seconds() - before
-        (first, began), (last, ended) = clock.rounds[len(clock.rounds) // 10], clock.rounds[-1]
-        return Measured((last - first) / (ended - began), used / last * 1000, os.getloadavg()[0])
+        return clock.rounds
 
 
 def _core_seconds() -> float:

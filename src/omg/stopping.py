@@ -20,10 +20,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from types import FrameType
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
 Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
@@ -131,17 +131,49 @@ def ends_by_signal() -> Iterator[None]:
         watch.close()
 
 
-def side_by_side(work: Sequence[Callable[[], Result]]) -> list[Result]:
-    """The results of several calls, each in a thread of its own. A signal does not wait until they are back."""
-    futures: list[Future[Result]] = [Future() for _ in work]
-    for one, future in zip(work, futures, strict=True):
-        threading.Thread(target=_fulfil, args=(one, future), daemon=True).start()
-    try:
-        return [future.result() for future in futures]
-    except KeyboardInterrupt as error:
-        # Compiled code that is still at it would keep the interpreter from ending, or crash in the middle of that.
-        atexit.register(_leave_behind, futures, signal_of(error))
-        raise
+class Coming(Generic[Result]):
+    """What a call in a thread of its own comes to."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._future: Future[Result] = Future()
+        threading.Thread(target=_fulfil, args=(work, self._future), daemon=True).start()
+
+    @property
+    def there(self) -> bool:
+        """Whether the call is over, however it ended."""
+        return self._future.done()
+
+    def result(self) -> Result:
+        """Waits for it. A signal does not wait until it is there."""
+        try:
+            return self._future.result()
+        except KeyboardInterrupt as error:
+            self.leave_behind(signal_of(error))
+            raise
+
+    def arrives(self, stop: Stop) -> bool:
+        """Waits for it; False: a signal came first, which `stop` has noted."""
+        while not self.there and stop.number is None:
+            wait([self._future], timeout=0.05)
+        if self.there:
+            return True
+        self.leave_behind(stop.number)
+        return False
+
+    def end(self, stop: Stop) -> None:
+        """Nobody wants it any more. After a signal it is left behind; otherwise, as after an error, it is awaited."""
+        error = sys.exc_info()[1]
+        if stop.number is not None or isinstance(error, KeyboardInterrupt):
+            self.leave_behind(stop.number or signal_of(error))
+        else:
+            wait([self._future])
+
+    def leave_behind(self, number: int | None) -> None:
+        """The process will not wait for it in the end, but leave with the exit code of a signal.
+
+        Compiled code that is still at it would keep the interpreter from ending, or crash in the middle of that.
+        """
+        atexit.register(_leave_behind, self._future, number)
 
 
 def _fulfil(work: Callable[[], Result], future: Future[Result]) -> None:
@@ -151,8 +183,8 @@ def _fulfil(work: Callable[[], Result], future: Future[Result]) -> None:
         future.set_exception(error)
 
 
-def _leave_behind(futures: list[Future[Result]], number: int) -> None:
-    if not all(future.done() for future in futures):
+def _leave_behind(future: Future[Result], number: int | None) -> None:
+    if not future.done():
         _leave(exit_code(number))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import pty
@@ -15,7 +16,7 @@ from rich.console import Console
 
 import omg
 from helpers.tiny import metrics, run_folder, tiny_agent, tiny_config, tiny_pool
-from omg.cli import main, progress
+from omg.cli import command_names, main, progress
 from omg.cli.lists import complete_algorithm, complete_env, page_of
 from omg.cli.tables import print_table
 from omg.config import algorithm_names, env_config_names
@@ -235,3 +236,37 @@ def test_an_algorithm_shows_its_settings_and_its_page(name: str, capsys: pytest.
 def test_an_algorithm_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["algs", "qmx"]) == 2
     assert capsys.readouterr().err.startswith("error: Unknown algorithm 'qmx'. Did you mean 'qmix'? Allowed: ")
+
+
+def test_commands_that_show_what_there_is_load_no_jax(tmp_path: Path) -> None:
+    pool = tiny_pool(tmp_path / "pool")
+    lines = [
+        ["--version"],
+        ["--help"],
+        *([name, "--help"] for name in command_names()),
+        ["pool", "list", str(pool.path)],
+        ["algs"],
+        ["algs", "hop_plus"],
+        ["envs"],
+        *(["envs", name] for name in env_config_names()),
+        *(["config", f"--env-config={name}"] for name in env_config_names()),
+        ["config", "--yaml", "--config=qmix", "--env-config=sc2", "with", "env_args.map_name=3m"],
+        ["runs", str(tmp_path)],
+    ]
+    code = (
+        "import sys; from omg.cli import main\n"
+        f"for words in {lines!r}:\n"
+        "    assert main(words) == 0, words\n"
+        "    assert 'jax' not in sys.modules, words\n"
+        "print('none of them')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["none of them"], done.stderr[-2000:]
+
+
+def test_packages_import_what_they_offer_when_it_is_asked_for() -> None:
+    from omg.envs import foraging
+
+    assert foraging.Foraging is importlib.import_module("omg.envs.foraging.env").Foraging
+    with pytest.raises(AttributeError, match=r"module 'omg.envs.foraging' has no attribute 'Forage'"):
+        foraging.Forage  # noqa: B018

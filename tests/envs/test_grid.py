@@ -13,7 +13,8 @@ from scipy import ndimage
 
 from helpers.positions import distances
 from omg.envs import make_env
-from omg.envs.grid.bits import Board, apart, neighbours, one_step_short, pack, unpack, words_of
+from omg.envs.grid.bits import apart, neighbours, one_step_short, pack, unpack, words_of
+from omg.envs.grid.board import Board
 from omg.envs.grid.start import new_board
 from omg.envs.grid.walking import contains
 

@@ -6,12 +6,13 @@ import io
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from omg.screen import forgiving_output
-from omg.stopping import Stop, Stopped, ends_by_signal, exit_code, side_by_side, signal_of, told_end
+from omg.stopping import Coming, Stop, Stopped, ends_by_signal, exit_code, signal_of, told_end
 
 
 def test_letters_that_a_screen_does_not_know_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +81,16 @@ def test_the_signal_behind_an_error_is_found() -> None:
     assert exit_code(None) == 130
 
 
-def test_results_side_by_side_keep_their_order_and_their_errors() -> None:
-    assert side_by_side([lambda: 1, lambda: 2]) == [1, 2]
+def test_what_comes_from_another_thread_is_there_or_its_error_or_a_signal_was_first() -> None:
     with pytest.raises(ZeroDivisionError):
-        side_by_side([lambda: 1, lambda: 1 // 0])
+        Coming(lambda: 1 // 0).result()
+    go, stop = threading.Event(), Stop()
+    coming = Coming(lambda: go.wait(60) and 7)
+    assert not coming.there
+    stop.number = signal.SIGTERM
+    assert not coming.arrives(stop)
+    go.set()
+    assert coming.result() == 7
+    assert coming.there
+    # What is there is taken, signal or not.
+    assert coming.arrives(stop)

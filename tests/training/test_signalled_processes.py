@@ -76,10 +76,10 @@ def chunks(results: Path) -> int:
     return len(speeds.read_text().splitlines()) - 1 if speeds is not None and speeds.is_file() else 0
 
 
-@pytest.mark.parametrize("how", ["work()", "side_by_side([work, work])"])
+@pytest.mark.parametrize("how", ["work()", "Coming(work).result()"])
 def test_a_signal_is_not_kept_waiting_by_a_compilation(how: str, tmp_path: Path) -> None:
     # Compiled code that takes minutes and looks at nothing meanwhile.
-    stuck = "import hashlib; from omg.training.loop import Trainer; from omg.stopping import side_by_side\n"
+    stuck = "import hashlib; from omg.training.loop import Trainer; from omg.stopping import Coming\n"
     stuck += "work = lambda: hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
     stuck += f"Trainer._compile = lambda self, state: {how}\n"
     process = start(command(tmp_path), stuck)

@@ -97,7 +97,7 @@ def envs(
         rows = []
         packages = ENVS.packages()
         for known in env_config_names():
-            game = resolve(None, known).config.env
+            game = resolve(None, known, open_games="none").config.env
             text = ENVS[known].summary if known in ENVS else summary(f"envs/{known}.yaml")
             rows.append((known, game, _with_package(text, packages.get(known, ""))))
         print_table("Games (--env-config)", ("name", "env", "description"), rows)
@@ -105,7 +105,7 @@ def envs(
         return
     if name not in env_config_names():
         raise ENVS.refusal(name, tuple(known for known in env_config_names() if known not in ENVS), "environment")
-    config = resolve(None, name).config
+    config = resolve(None, name, open_games="none").config
     print_table(
         f"Options of {name} (env_args.OPTION=VALUE)",
         ("option", "allowed", "default", "help"),
@@ -132,7 +132,7 @@ def algs(
         _say_complaints()
         return
     file = algorithm_file(name, "algorithm")
-    resolved = resolve(name)
+    resolved = resolve(name, open_games="none")
     settings = [key for key, source in resolved.sources.items() if source == file.source]
     console = Console(soft_wrap=True)
     console.print(f"{name}: {_with_package(file.summary, file.package)}", markup=False, highlight=False)
@@ -182,7 +182,7 @@ def config(
     from omg.config.values import write_yaml
 
     line = read_words(config, env_config, context.args, prints=True)
-    resolved = resolve(line.config, line.env_config, line.overrides, open_games="built-in")
+    resolved = resolve(line.config, line.env_config, line.overrides, open_games="teams")
     for note in resolved.notes:
         Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(note)
     if not yaml:

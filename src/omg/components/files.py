@@ -13,11 +13,9 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import KeyPath
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
@@ -25,6 +23,9 @@ from omg.components.headers import StoredArray, read_header
 from omg.disk import WRITING, DamagedFileError, read_json, write_bytes, write_json, write_text
 from omg.errors import UserError, abridged
 from omg.types import Json, PyTree
+
+if TYPE_CHECKING:
+    from jax.tree_util import KeyPath
 
 __all__ = [
     "DamagedFileError",
@@ -46,6 +47,8 @@ __all__ = [
     "write_text",
 ]
 
+_SHORT_FLOAT = "bfloat16"
+"""Numbers that NumPy knows only through JAX; files hold their bits."""
 _OLD = ".old-"
 
 
@@ -171,19 +174,21 @@ def digest_of(value: Json) -> str:
 
 def _bits(value: np.ndarray) -> np.ndarray:
     array = np.asarray(value)
-    return array.view(np.uint16) if array.dtype == jnp.bfloat16 else array
+    return array.view(np.uint16) if array.dtype.name == _SHORT_FLOAT else array
 
 
 def name_leaves(tree: PyTree) -> dict[str, PyTree]:
     """The leaves of a pytree by readable path: `learner.mac.agent.first.weight`."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    from jax.tree_util import tree_flatten_with_path  # Not above: whoever only reads cards does not wait for JAX.
+
+    leaves, _ = tree_flatten_with_path(tree)
     return {_path_name(path): leaf for path, leaf in leaves}
 
 
 def _path_name(path: KeyPath) -> str:
-    return (
-        jax.tree_util.keystr(path).replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").lstrip(".")
-    )
+    from jax.tree_util import keystr
+
+    return keystr(path).replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").lstrip(".")
 
 
 class ShapeMismatchError(Exception):
@@ -213,10 +218,14 @@ def fill_leaves(template: PyTree, arrays: Mapping[str, PyTree]) -> PyTree:
     Raises:
         ShapeMismatchError: see `check_leaves`.
     """
+    from jax.tree_util import tree_flatten_with_path, tree_unflatten
+
     check_leaves(template, arrays)
-    leaves, structure = jax.tree_util.tree_flatten_with_path(template)
+    leaves, structure = tree_flatten_with_path(template)
     filled = []
     for path, leaf in leaves:
         value = arrays[_path_name(path)]
-        filled.append(value.view(jnp.bfloat16) if leaf.dtype == jnp.bfloat16 else value.astype(leaf.dtype, copy=False))
-    return jax.tree_util.tree_unflatten(structure, filled)
+        filled.append(
+            value.view(leaf.dtype) if leaf.dtype.name == _SHORT_FLOAT else value.astype(leaf.dtype, copy=False)
+        )
+    return tree_unflatten(structure, filled)

@@ -33,7 +33,9 @@ from omg.types import Json
 COMMAND_LINE = "command line"
 SCHEMA_DEFAULT = "schema default"
 
-OpenGames = Literal["all", "built-in", "none"]
+OpenGames = Literal["all", "teams", "none"]
+"""Which games are opened: all but those of other packages in which one algorithm has all seats; only built-in ones in
+which a team has to be seated; none. Options are checked without: what is opened takes JAX."""
 Layer = tuple[str, Mapping[str, object]]
 """Where values come from, and the values as a tree."""
 
@@ -185,7 +187,7 @@ def _resolve_single(
 ) -> Resolved:
     """One algorithm in all seats; `env` is the game, where it was opened already."""
     resolved = _merge_layers([*common, *_algorithm_layers(algorithm), (COMMAND_LINE, command_line)])
-    if env is None and open_games != "none" and not ENVS[resolved.config.env].traits.foreign:
+    if env is None and open_games == "all" and not ENVS[resolved.config.env].traits.foreign:
         env = _build_game(resolved.config)
     resolved = replace(resolved, env=env)
     if resolved.config.multi_algs:
@@ -218,7 +220,7 @@ def _resolve_team(
         raise UserError(f"Team name '{name}': nobody in it learns. Give one algorithm a seat, e.g. 7pool1iql.")
     config = next(iter(members.values()))
     env = None
-    if open_games == "all" or (open_games == "built-in" and not ENVS[config.env].traits.foreign):
+    if open_games == "all" or (open_games == "teams" and not ENVS[config.env].traits.foreign):
         env = _build_game(config)
         check_seats(name, parts, env.spec.n_agents, f"{env.spec.name} {env.spec.scenario}")
     main = main_algorithm(name, [part for part in parts if part.algorithm != POOL], members, config.train_alg)

@@ -37,7 +37,7 @@ ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
     {
         "sc2": Entry(
             "omg.envs.adapters.smac:build_sc2",
-            EnvTraits("omg.envs.adapters.smac:BattleArgs"),
+            EnvTraits("omg.envs.battle:BattleArgs"),
             "StarCraft micro-battles: SMAC's 23 maps in a built-in simulator",
         ),
         "foraging": Entry(
@@ -82,7 +82,7 @@ ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
         ),
         "jaxmarl": Entry(
             "omg.envs.adapters.jaxmarl:build_jaxmarl",
-            EnvTraits("omg.envs.adapters.jaxmarl:JaxMARLArgs", foreign=True),
+            EnvTraits("omg.envs.adapters.jaxmarl_args:JaxMARLArgs", foreign=True),
             "JaxMARL's games (SMAX, MPE, Overcooked, STORM, Hanabi), compiled",
         ),
     },

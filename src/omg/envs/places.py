@@ -8,11 +8,12 @@ The same works for numbers that were decoded from a subgoal, which are never qui
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
+
+if TYPE_CHECKING:
+    from jax import Array
 
 
 class Positions(NamedTuple):
@@ -49,6 +50,8 @@ class NumberPlace:
 
     def read(self, numbers: Array) -> Positions:
         """Of one seat's numbers [..., W]."""
+        import jax.numpy as jnp  # Not above: whoever only describes games does not wait for JAX.
+
         x = numbers[..., self.x] * self.x_scale + self.offset
         y = numbers[..., self.y] * self.y_scale + self.offset
         there = jnp.ones(x.shape, bool) if self.alive is None else numbers[..., self.alive] > 0
@@ -69,6 +72,8 @@ class CellPlace:
 
         Numbers below zero count as nothing. An empty picture shows nobody; its place is the middle of the field.
         """
+        import jax.numpy as jnp
+
         cells = self.height * self.width
         weight = jnp.maximum(numbers[..., :cells], 0.0)
         total = weight.sum(axis=-1)

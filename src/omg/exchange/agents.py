@@ -33,7 +33,7 @@ from omg.pools import (
     save_learning,
     save_prior,
 )
-from omg.pools.agents import find_agent
+from omg.pools.cards import find_agent
 from omg.tracking import RunFolder
 from omg.training.checkpoint import newest_learner
 

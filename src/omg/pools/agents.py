@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import equinox as eqx
@@ -13,37 +13,19 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves, given_path, whole_folder
+from omg.components.files import ShapeMismatchError, check_leaves, fill_leaves
 from omg.components.headers import StoredArray
-from omg.config import Config, change_config, parse_config
+from omg.config import Config, change_config
 from omg.controllers import build_mac
 from omg.controllers.base import Policy, ReadsState
 from omg.envs import Env, EnvSpec, Observation, make_stored_env
 from omg.errors import UserError
-from omg.names import inside
-from omg.pools.bundles import WEIGHTS, read_bundle, read_card, write_bundle
-from omg.types import PyTree, Tree
+from omg.pools.bundles import read_bundle, write_bundle
+from omg.pools.cards import CARD, AgentCard, find_agent, stored_config
+from omg.types import PyTree
 
-CARD = "agent.json"
 _Stored = Mapping[str, np.ndarray] | Mapping[str, StoredArray]
 """Arrays by path, or what is known of them."""
-
-
-@dataclass(frozen=True)
-class AgentCard:
-    """What is written beside the weights."""
-
-    algorithm: str
-    seed: int
-    t_env: int
-    config: Tree
-    """The complete configuration the agent was trained with, environment included."""
-    spec: EnvSpec
-    """Sizes of the game it was trained in."""
-    results: dict[str, float] = field(default_factory=dict)
-    """Its newest test metrics."""
-    partners: int = 0
-    """Number of different players it was trained with, 0 if it had all seats."""
 
 
 class Agent:
@@ -190,7 +172,7 @@ def agent_from_arrays(folder: Path, card: AgentCard, arrays: Mapping[str, np.nda
 
 def _built(folder: Path, card: AgentCard, fill: Callable[[PyTree], PyTree], stored: _Stored) -> Agent:
     """The agent of a card; `fill` puts the stored arrays, whose shapes `stored` knows, into a template."""
-    config = _stored_config(folder, card)
+    config = stored_config(folder, card)
     env = make_stored_env(folder / CARD, config.env, config.env_args)
     _check_game(folder, card.spec, env.spec)
     try:
@@ -205,24 +187,6 @@ def _built(folder: Path, card: AgentCard, fill: Callable[[PyTree], PyTree], stor
             f"{_fitting_setting(config, env.spec, card.partners, stored)}"
         ) from None
     return Agent(jax.device_put(policy), config, env, card)
-
-
-def read_agent_card(path: str | Path) -> tuple[AgentCard, Config]:
-    """What is written beside the weights of an agent, to be shown: opens no game and reads no weights.
-
-    Raises:
-        UserError: nothing there, or damaged.
-    """
-    folder = find_agent(Path(path))
-    card, _ = read_card(folder / CARD, AgentCard)
-    return card, _stored_config(folder, card)
-
-
-def _stored_config(folder: Path, card: AgentCard) -> Config:
-    try:
-        return parse_config(card.config)
-    except UserError as error:
-        raise UserError(f"{folder / CARD}: its configuration cannot be used: {error}") from None
 
 
 def _check_game(folder: Path, stored: EnvSpec, spec: EnvSpec) -> None:
@@ -259,22 +223,3 @@ def _fitting_setting(config: Config, spec: EnvSpec, partners: int, stored: _Stor
             continue
         return f" They were made with {key}={value}."
     return ""
-
-
-def find_agent(path: Path) -> Path:
-    """The agent folder meant by `path`: itself, or inside a run folder the best, else the last agent."""
-    folder = whole_folder(given_path(path))
-    if (folder / CARD).is_file():
-        return folder
-    for seed in (path, *sorted(path.glob("agents/seed_*"), key=_seed_number)):
-        for name in ("best", "last"):
-            folder = whole_folder(seed / name)
-            if (folder / CARD).is_file():
-                return inside(path, folder)
-    reason = "there is no agent in it" if path.is_dir() else "there is no such folder"
-    raise UserError(f"{path}: {reason}. Expected a run folder or an agent folder with {CARD} and {WEIGHTS}.")
-
-
-def _seed_number(folder: Path) -> int:
-    digits = folder.name.removeprefix("seed_")
-    return int(digits) if digits.isdigit() else -1

@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omg.components.files import checksum, new_folder, whole_folder
 from omg.controllers.scripted import build_scripted, check_script
-from omg.controllers.scripted.base import ScriptedPlayer
 from omg.envs import Env, EnvSpec, make_stored_env
 from omg.errors import UserError, unknown_name
 from omg.names import check_links, file_name, inside
-from omg.pools.agents import CARD, Agent, AgentCard, find_agent, load_agent
 from omg.pools.bundles import WEIGHTS, read_card
+from omg.pools.cards import CARD, AgentCard, find_agent
 from omg.pools.members import (
     INDEX,
     SETS,
@@ -35,6 +35,10 @@ from omg.pools.members import (
     write_index,
 )
 from omg.types import Tree
+
+if TYPE_CHECKING:
+    from omg.controllers.scripted.base import ScriptedPlayer
+    from omg.pools.agents import Agent
 
 __all__ = ["INDEX", "SETS", "Member", "Pool", "Standing"]
 
@@ -156,6 +160,8 @@ class Pool:
         member = self.member(name)
         if member.kind == "scripted":
             return build_scripted(member.algorithm, self.make_env())
+        from omg.pools.agents import load_agent  # Not above: whoever lists members does not wait for JAX.
+
         self._check_folder(member)
         return load_agent(self.folder(name))
 
@@ -194,6 +200,8 @@ class Pool:
         Raises:
             UserError: the agent is damaged or does not fit the pool, or somebody in the pool is too much like it.
         """
+        from omg.pools.agents import load_agent
+
         folder = find_agent(Path(agent))
         check_links(folder)
         loaded = load_agent(folder)

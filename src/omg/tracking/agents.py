@@ -8,7 +8,7 @@ from pathlib import Path
 from omg.components.files import given_path
 from omg.errors import UserError, unknown_name
 from omg.pools import Agent
-from omg.pools.agents import CARD
+from omg.pools.cards import CARD
 from omg.tracking.folder import RunFolder
 from omg.training.adapting import load_adapted
 from omg.training.device import prepare

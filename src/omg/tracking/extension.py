@@ -13,8 +13,8 @@ from pathlib import Path
 from omg.config import Config, change_config
 from omg.envs import make_stored_env
 from omg.errors import UserError
-from omg.pools.agents import CARD
 from omg.pools.bundles import change_card
+from omg.pools.cards import CARD
 from omg.tracking.folder import RunFolder
 from omg.training.checkpoint import list_checkpoints, state_counters, whole_checkpoint
 from omg.training.collecting import iterations_per_chunk

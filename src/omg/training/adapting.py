@@ -29,7 +29,7 @@ from omg.modules.layers import Linear
 from omg.modules.opponent_models.prior import Prior
 from omg.names import inert
 from omg.pools import Agent, PriorCard, load_agent
-from omg.pools.agents import find_agent
+from omg.pools.cards import find_agent
 from omg.training.obs_adapter import Fitted, Maps, fit_obs_adapter, fit_shared, load_map, save_maps
 
 PLAYERS, PRIOR, PRIOR_BACK, AGENT = "players", "prior", "prior_back", "agent"

@@ -33,6 +33,7 @@ from omg.training.state import (
     Seated,
     SeedMap,
     exploration,
+    seeds_on_device,
     split_key,
 )
 from omg.training.team import TeamSetup
@@ -150,11 +151,11 @@ class CompiledCollector(Generic[S]):
     """Plays games that are JAX programs, by the runner's `play`, all seeds and games of a round at once."""
 
     inside = True
-    seeds = SeedMap()
     host_seconds = 0.0
 
     def __init__(self, seating: Seating[S]) -> None:
         self.seating = seating
+        self.seeds = seeds_on_device()
         self.iterations = iterations_per_chunk(seating.config, seating.env.spec.episode_limit)
         self._play = RUNNERS[seating.config.runner].build.play
         self._dtype = jnp.dtype(seating.config.buffer_dtype)

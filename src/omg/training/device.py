@@ -69,3 +69,9 @@ def chosen_device() -> jax.Device:
     """The device that programs run on after `prepare`."""
     device: jax.Device | None = jax.config.jax_default_device  # type: ignore[attr-defined]
     return device or jax.devices()[0]
+
+
+def compile_cache() -> str | None:
+    """The folder that compiled programs are kept in after `prepare`; None where they are not."""
+    folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    return folder if jax.config.jax_enable_compilation_cache else None  # type: ignore[attr-defined]

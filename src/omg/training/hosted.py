@@ -31,12 +31,12 @@ from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Rollout
 from omg.training.collecting import POLICY, TESTED, Say, Seating
 from omg.training.state import (
     EXAMINE_STREAM,
-    SEEDS_AXIS,
     TEST_STREAM,
     RunState,
     Seated,
     SeedMap,
     exploration,
+    seeds_on_device,
     split_key,
 )
 from omg.types import PyTree
@@ -76,7 +76,7 @@ class HostCollector(Generic[S]):
         assert isinstance(env, HostEnv)
         _check(seating, env)
         self.seating, self.env = seating, env
-        self.seeds = SeedMap(SEEDS_AXIS if config.seeds > 1 else None)
+        self.seeds = seeds_on_device() if config.seeds > 1 else SeedMap(None)
         self.host_seconds = 0.0
         self._runner: HostRunner | None = None
         self._say: Say = lambda _: None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,15 @@ from omg.training.state import IterationLog, exploration, split_key
 from omg.training.tuned import Tuned, with_rates
 
 Metrics = dict[str, Array]
+
+
+class Rows(NamedTuple):
+    """Where the episodes of a seed are."""
+
+    storage: Storage
+    """Its own replay buffer; or those of all seeds, one behind the other, which are read where they lie."""
+    first: Array | int = 0
+    """Its first row there."""
 
 
 class Learning(Generic[S]):
@@ -66,44 +75,47 @@ class Learning(Generic[S]):
             records=kept.records,
         )
 
-    def take_in(
+    def store(self, storage: Storage, rollout: Rollout, *, stored: Array) -> Storage:
+        """Newly played episodes in one seed's replay buffer, over the oldest. `stored` includes them."""
+        assert rollout.batch is not None
+        played = ended_by_limit(rollout.batch) if self.limit_is_end else rollout.batch
+        return replay.insert(storage, self.learner.keep(played), stored - self.config.batch_size_run)
+
+    def count(self, key: Array, t_env: Count, stats: EpisodeStats) -> tuple[Array, Count, IterationLog]:
+        """A seed's key, steps and log after episodes that nothing is learned from."""
+        t_env = t_env.plus(stats.lengths.sum())
+        return split_key(key)[0], t_env, IterationLog(stats, {}, jnp.int32(0), jnp.float32(0.0), t_env, jnp.bool_(True))
+
+    def learn(
         self,
+        rows: Rows,
         learner: S,
-        storage: Storage | None,
         key: Array,
         t_env: Count,
-        rollout: Rollout,
+        stats: EpisodeStats,
         tuned: Tuned | None = None,
         *,
         episodes: Array,
         stored: Array,
-    ) -> tuple[S, Storage | None, Array, Count, IterationLog]:
-        """Stores newly played episodes and makes the updates that are due. The counters include them.
-
-        Episodes that were not recorded are only counted.
-        """
-        config, stats = self.config, rollout.stats
+    ) -> tuple[S, Array, Count, IterationLog]:
+        """Makes the updates of one seed that are due after newly stored episodes. The counters include them."""
+        config = self.config
         next_key, _, sample_key = split_key(key)
-        if rollout.batch is None or storage is None:
-            return learner, storage, next_key, *_counted(t_env, stats)
-        played = ended_by_limit(rollout.batch) if self.limit_is_end else rollout.batch
-        storage = replay.insert(storage, self.learner.keep(played), stored - config.batch_size_run)
         active = t_env.below(config.t_max if tuned is None else tuned.limit)
         # What learns is built anew inside the program, because its factors are the program's arguments.
         maker = self.learner if tuned is None else self.learner_with(with_rates(config, tuned.rates))
-        updated, metrics, count = self._learn(maker, learner, storage, sample_key, episodes, stored, t_env)
+        updated, metrics, count = self._learn(maker, learner, rows, sample_key, episodes, stored, t_env)
         # A seed that has reached t_max stays as it is, so its result does not depend on its neighbours.
         learner, key = jax.tree.map(lambda new, old: jnp.where(active, new, old), (updated, next_key), (learner, key))
         epsilon = exploration(config, t_env)
         t_env = t_env.plus(jnp.where(active, stats.lengths.sum(), 0))
-        log = IterationLog(stats, metrics, jnp.where(active, count, 0), epsilon, t_env, active)
-        return learner, storage, key, t_env, log
+        return learner, key, t_env, IterationLog(stats, metrics, jnp.where(active, count, 0), epsilon, t_env, active)
 
     def _learn(
         self,
         maker: Learner[S],
         learner: S,
-        storage: Storage,
+        rows: Rows,
         key: Array,
         episodes: Array,
         stored: Array,
@@ -113,7 +125,8 @@ class Learning(Generic[S]):
         config = self.config
         size = jnp.minimum(stored, config.buffer_size)
         key, update_key = jax.random.split(key)
-        batches = replay.sample_indices(key, size, config.buffer_size, self.sequences, self.updates)
+        storage, first_row = rows
+        batches = first_row + replay.sample_indices(key, size, config.buffer_size, self.sequences, self.updates)
         keys = jax.random.split(update_key, self.updates)
         batches, cuts = choose_cut(self.cuts, storage, batches, self.seeds_axis)
         first = episodes - config.batch_size_run
@@ -173,9 +186,3 @@ class Learning(Generic[S]):
         if not kept.cut:
             return ((Portion(self.sequences, limit),),)
         return cuts_for(self.sequences, limit, few=self.seating.team is not None, portions=kept.portions)
-
-
-def _counted(t_env: Count, stats: EpisodeStats) -> tuple[Count, IterationLog]:
-    """Steps and log after episodes that nothing is learned from."""
-    t_env = t_env.plus(stats.lengths.sum())
-    return t_env, IterationLog(stats, {}, jnp.int32(0), jnp.float32(0.0), t_env, jnp.bool_(True))

@@ -106,6 +106,8 @@ class Trainer:
         self.keep_film = keep_film
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         self.stop = stop or Stop()
+        self._began = 0.0
+        """When compiling began."""
         self._whole: tuple[RunState, Progress, Summary] | None = None
         """The run after its newest whole chunk; a failure on the way to the next does not lose it."""
 
@@ -120,6 +122,8 @@ class Trainer:
                 raise
             raise UserError(message) from error
         finally:
+            if self.program.coming is not None:
+                self.program.coming.end(self.stop)
             self.program.close()
 
     def _run(self) -> Ending:
@@ -156,6 +160,9 @@ class Trainer:
                 if config.save_model and due and int(state.t_env.numpy().max()) < config.t_max:
                     self._save(state, progress, summary)
                 self._check_episodes(state)
+                if not self._compiled():
+                    status = "interrupted"
+                    break
                 self.reporter.busy(f"playing and learning from t_env {reached:,} on")
                 watch.start()
                 played, before = int(state.t_env.numpy().sum()), reached
@@ -239,12 +246,27 @@ class Trainer:
         return lines
 
     def _compile(self, state: RunState) -> tuple[Chunk, Test]:
-        """Compiles both programs, side by side, before the clock of the run starts."""
-        self.reporter.step("compiling play, learning and tests")
-        started = time.perf_counter()
-        chunk, test = self.program.compile(state, self.reporter.say)
-        self.reporter.say(f"compiled in {time.perf_counter() - started:.1f} s")
-        return chunk, test
+        """Compiles both programs, side by side, before the clock of the run starts; see `Program.compile`."""
+        self.reporter.step(self.program.compiling())
+        self._began = time.perf_counter()
+        compiled = self.program.compile(state, self.reporter.say)
+        if self.program.coming is None:
+            self._say_compiled()
+        return compiled
+
+    def _compiled(self) -> bool:
+        """Waits until everything is compiled; False: a signal came first."""
+        coming, self.program.coming = self.program.coming, None
+        if coming is None:
+            return True
+        self.reporter.step(self.program.compiling())
+        if not coming.arrives(self.stop):
+            return False
+        self._say_compiled()
+        return True
+
+    def _say_compiled(self) -> None:
+        self.reporter.say(f"compiled in {time.perf_counter() - self._began:.1f} s")
 
     def _test(self, test: Test, state: RunState, progress: Progress) -> None:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""

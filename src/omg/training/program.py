@@ -11,12 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, NamedTuple
+from threading import Lock
+from typing import Generic, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.stages import Compiled
+from jax.stages import Compiled, Lowered
 
 from omg.components import Count, EpisodeBatch
 from omg.components.replay import Storage
@@ -29,22 +30,37 @@ from omg.learners import build_learner
 from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Filmed, Rollout
-from omg.stopping import side_by_side
+from omg.stopping import Coming, signal_of
 from omg.training.adapting import PLAYERS
 from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating
+from omg.training.compile_times import CompileTimes
+from omg.training.device import chosen_device, compile_cache
 from omg.training.hosted import HostCollector
-from omg.training.learning import Learning, Metrics
+from omg.training.learning import Learning, Metrics, Rows
 from omg.training.measures import MEASURES, ExaminedEpisodes, take_measures
 from omg.training.obs_adapter import Maps
 from omg.training.start import Given, adopt, load_prior_for, starting_learner, starting_weights
 from omg.training.state import SEEDS_AXIS, IterationLog, RunState, Seated
 from omg.training.team import TeamSetup, build_team
 from omg.training.tuned import Tuned, check_by_seed, tuned_for
+from omg.types import PyTree
 
 Chunk = Callable[[RunState[S]], tuple[RunState[S], IterationLog]]
 TakeIn = Callable[[RunState[S], Rollout], tuple[RunState[S], IterationLog]]
+Learned = tuple[S, Array, Count, IterationLog]
+"""Learner, key, steps and log after the updates of a round."""
+_TESTS, _CHUNK = "tests", "play with learning"
+"""The two compiled programs of a run whose games are compiled."""
 _WORTH_TELLING = 5.0
 """Seconds of compilation from which on each program is named with its own."""
+
+
+class Lowers(Protocol):
+    """A function that can be compiled."""
+
+    def lower(self, state: RunState, /) -> Lowered:
+        """Its program for arguments of these shapes."""
+        ...
 
 
 class Tested(NamedTuple):
@@ -132,6 +148,8 @@ class Program(Generic[S]):
         self.learner_watches = seating.watches
         """Whether the learner has no seat itself."""
         self._check_steps()
+        self.coming: Coming[Compiled] | None = None
+        """The compiled chunk, from when `compile` has begun with it."""
         self.collector = collector(seating)
         self.learning = Learning(seating, self.collector.seeds.axis, learner_with)
         start = jax.jit(self._init)
@@ -212,7 +230,10 @@ class Program(Generic[S]):
     # ----------------------------------------------------------------------------------------------- from outside
 
     def compile(self, state: RunState[S], say: Say) -> tuple[Chunk[S], Test[S]]:
-        """Makes `chunk` and `test` ready: compiles them, side by side, and opens the games that play needs.
+        """Makes `test` ready and begins with `chunk`, and opens the games that play needs.
+
+        A run begins with a test. While it is made, `chunk` is compiled; the first call of it waits until it is there,
+        or whoever asks for signals waits for `coming`.
 
         Args:
             state: of the run that they are compiled for.
@@ -222,22 +243,42 @@ class Program(Generic[S]):
         if shapes is not None:
             taken_in = self._take_in_round.lower(state, shapes).compile()
             return partial(self._play_and_learn, take_in=taken_in), self.test
-        started = time.perf_counter()
-        lowered = [program.lower(state) for program in (self._compiled_chunk, self._compiled_test)]
-        if (seconds := time.perf_counter() - started) > _WORTH_TELLING:
-            say(f"traced both programs in {seconds:.1f} s")
+        tracing, times = Lock(), self._compile_times()
 
-        def compiled(name: str, compile_one: Callable[[], Compiled]) -> Compiled:
+        def ready(name: str, program: Lowers) -> Compiled:
+            # Python traces one program at a time; meanwhile the one before is compiled already.
+            with tracing:
+                begun = time.perf_counter()
+                lowered = program.lower(state)
+                if (seconds := time.perf_counter() - begun) > _WORTH_TELLING:
+                    say(f"traced {name} in {seconds:.1f} s")
             begun = time.perf_counter()
-            made = compile_one()
+            made = lowered.compile()
             if (seconds := time.perf_counter() - begun) > _WORTH_TELLING:
                 say(f"compiled {name} in {seconds:.1f} s")
+            times.keep(name, seconds)
             return made
 
-        names = ("play and learning", "tests")
-        work = [partial(compiled, name, one.compile) for name, one in zip(names, lowered, strict=True)]
-        chunk, test = side_by_side(work)
-        return chunk, test
+        test = Coming(partial(ready, _TESTS, self._compiled_test))
+        self.coming = coming = Coming(partial(ready, _CHUNK, self._compiled_chunk))
+        try:
+            tested = test.result()
+        except KeyboardInterrupt as error:
+            coming.leave_behind(signal_of(error))
+            raise
+        return lambda state: coming.result()(state), tested
+
+    def compiling(self) -> str:
+        """What `compile` is about to do, in words, with what each program took when it was last compiled."""
+        if not self.collector.inside:
+            return "compiling learning"
+        times = self._compile_times()
+        last = {name: times.last(name) for name in (_TESTS, _CHUNK)}
+        shown = (name if took is None else f"{name} (last time {took:.0f} s)" for name, took in last.items())
+        return f"compiling {' and '.join(shown)}"
+
+    def _compile_times(self) -> CompileTimes:
+        return CompileTimes(compile_cache(), self.config, chosen_device().device_kind)
 
     def close(self) -> None:
         """Frees what the collector holds outside this process."""
@@ -268,10 +309,26 @@ class Program(Generic[S]):
         """Stores a round [Z, B, ...] and makes the updates that are due; the log has the axis [Z]."""
         episodes = state.episodes + self.config.batch_size_run
         stored = state.stored + self.config.batch_size_run
-        one = self.collector.seeds(partial(self.learning.take_in, episodes=episodes, stored=stored))
-        given = (state.learner, state.storage, state.key, state.t_env, rollout, state.tuned)
-        learner, storage, key, t_env, log = one(*given)
+        seeds = self.collector.seeds
+        own = (state.learner, state.key, state.t_env, rollout.stats, state.tuned)
+        learner, storage = state.learner, state.storage
+        if rollout.batch is None or storage is None:  # Episodes that were not recorded are only counted.
+            key, t_env, log = seeds(self.learning.count)(state.key, state.t_env, rollout.stats)
+        else:
+            storage = seeds.at_once(partial(self.learning.store, stored=stored))(storage, rollout)
+            learn = partial(self.learning.learn, episodes=episodes, stored=stored)
+            if seeds.axis is None:
+                learner, key, t_env, log = self._learn_in_turn(learn, storage, own)
+            else:
+                learner, key, t_env, log = seeds(lambda storage, *own: learn(Rows(storage), *own))(storage, *own)
         return RunState(learner, storage, key, t_env, episodes, stored, state.squad, state.tuned), log
+
+    def _learn_in_turn(self, learn: Callable[..., Learned[S]], storage: Storage, own: tuple[PyTree, ...]) -> Learned[S]:
+        """One seed after the other learns, from all replay buffers where they lie: a turn copies none of them."""
+        seeds, rows = storage.filled.shape[:2]
+        behind = jax.tree.map(lambda leaf: leaf.reshape(seeds * rows, *leaf.shape[2:]), storage)
+        first = jnp.arange(seeds, dtype=jnp.int32) * rows
+        return self.collector.seeds(lambda first, *own: learn(Rows(behind, first), *own))(first, *own)
 
     def _take_in(self, state: RunState[S], rollout: Rollout) -> tuple[RunState[S], IterationLog]:
         """`_learn_from`, with the log of a chunk of one iteration, [1, Z, ...]."""

@@ -20,7 +20,7 @@ from omg.errors import UserError
 from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Agent, Pool, PriorCard, is_pool, load_agent, load_learning, load_prior, pool_prior
-from omg.pools.agents import find_agent
+from omg.pools.cards import find_agent
 from omg.training.adapting import OBS_ADAPTER_HINT, adapt_prior, wants_obs_adapter
 from omg.training.obs_adapter import Maps
 from omg.training.saved import agent_at

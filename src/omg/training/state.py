@@ -19,8 +19,10 @@ from omg.config import Config
 from omg.controllers.base import Lineup
 from omg.controllers.team import Squad
 from omg.learners.base import S
+from omg.modules.convolutions import on_cpu
 from omg.runners.vector import EpisodeStats
 from omg.training.tuned import Tuned
+from omg.types import PyTree
 
 SEEDS_AXIS = "seeds"
 TEST_STREAM = 0x7E57
@@ -71,18 +73,47 @@ class SeedMap(NamedTuple):
     """Makes functions of one seed functions of all."""
 
     axis: str | None = SEEDS_AXIS
-    """Name of the mapped axis; None where the one seed there is is not mapped, which a CPU computes faster."""
+    """Name of the mapped axis; None where seeds are not mapped: one after another is computed as if it were alone."""
 
     def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
         """`function` for arguments and results with a leading axis Z."""
         if self.axis is not None:
             return jax.vmap(function, axis_name=self.axis)
 
-        def alone(*given: object) -> T:
-            found = function(*jax.tree.map(lambda leaf: leaf[0], given))
-            return jax.tree.map(lambda leaf: leaf[None], found)
+        def in_turn(*given: PyTree) -> T:
+            return _alone(function, given) if _seeds(given) == 1 else jax.lax.map(lambda own: function(*own), given)
 
-        return alone
+        return in_turn
+
+    def at_once(self, function: Callable[..., T]) -> Callable[..., T]:
+        """The same with all seeds at once in any case: for what moves more than it computes."""
+        if self.axis is not None:
+            return self(function)
+
+        def together(*given: PyTree) -> T:
+            return _alone(function, given) if _seeds(given) == 1 else jax.vmap(function)(*given)
+
+        return together
+
+
+def _seeds(given: tuple[PyTree, ...]) -> int:
+    """Z."""
+    return int(jax.tree.leaves(given)[0].shape[0])
+
+
+def _alone(function: Callable[..., T], given: tuple[PyTree, ...]) -> T:
+    """A function of the only seed there is, without any mapping."""
+    found = function(*jax.tree.map(lambda leaf: leaf[0], given))
+    return jax.tree.map(lambda leaf: leaf[None], found)
+
+
+def seeds_on_device() -> SeedMap:
+    """How a compiled program has its seeds: as an axis on an accelerator, which computes many as fast as one.
+
+    A CPU computes one network faster than several side by side, which moreover wait for the longest game and the
+    longest episode of all of them. There they take turns inside the program.
+    """
+    return SeedMap(None) if on_cpu() else SeedMap()
 
 
 def split_key(key: Array) -> tuple[Array, Array, Array]:

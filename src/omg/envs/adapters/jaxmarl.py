@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from pydantic import Field
 
-from omg.envs.adapters.gymma import SharedArgs, scenario_name
+from omg.envs.adapters.gymma import scenario_name
+from omg.envs.adapters.jaxmarl_args import JaxMARLArgs
 from omg.envs.adapters.makers import method_of, number_of
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.errors import UserError, unknown_name
@@ -30,20 +30,6 @@ _EVERYBODY = "__all__"
 _WON = "battle_won"
 _MASKS = ("get_avail_actions", "get_legal_moves")
 """Methods that say which actions are legal; the second is Hanabi's."""
-
-
-class JaxMARLArgs(SharedArgs):
-    """`env_args` of `jaxmarl`."""
-
-    key: str = Field("MPE_simple_spread_v3", description="JaxMARL's name of the game")
-    time_limit: int | None = Field(
-        None, ge=1, le=30_000, description="steps until an episode is cut; the game's own if empty"
-    )
-
-    @property
-    def module(self) -> str:
-        """See `SharedArgs`."""
-        return "jaxmarl"
 
 
 BySeat: TypeAlias = Mapping[str, PyTree] | Sequence[PyTree] | Array

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TypeVar
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,13 @@ import numpy as np
 from jax import Array
 
 from omg.envs.adapters.host import Seen
-from omg.envs.base import AnyEnv, EnvState, Observation, Outcome
+from omg.envs.base import AnyEnv, EnvState, Outcome
 from omg.envs.drawing import Floor, Overlay, draw_moment, letters, pixels_of, pose_of
 from omg.envs.scenes import Scene, Shown, scenery_of
+from omg.types import PyTree
 
-Part = TypeVar("Part", Observation, Outcome)
+Packed = dict[str, Array]
+"""Type -> the numbers of that type, one array behind the other."""
 
 
 class SingleGame:
@@ -36,7 +39,7 @@ class SingleGame:
     def restart(self, seed: int) -> None:
         """Begins the sequence of episodes that belongs to `seed`; takes effect at the next `reset`."""
         self.seed = seed
-        self._key = jax.random.key(seed)
+        self._key = jax.random.PRNGKey(seed)  # Of plain numbers: typed keys are handed in and out by slower ways.
 
     @property
     def render_modes(self) -> list[str]:
@@ -68,8 +71,8 @@ class SingleGame:
 
     def reset(self) -> None:
         """Starts the next episode."""
-        self._key, self._state, observation = _reset(self.env, self._key)
-        self._seen = Seen(*map(np.array, observation))
+        self._key, self._state, packed = _reset(self.env, self._key)
+        self._seen = Seen(*_unpacked(self.env, "reset", packed))
         self.over = False
 
     def step(self, actions: np.ndarray) -> Outcome:
@@ -77,35 +80,68 @@ class SingleGame:
         if self.over:
             condition = "has not started" if self._seen is None else "is over"
             raise RuntimeError(f"The game {condition}: call reset() before step().")
-        self._key, self._state, observation, outcome = _step(
-            self.env, self._key, self._state, jnp.asarray(actions, jnp.int32)
-        )
-        self._seen = Seen(*map(np.array, observation))
-        outcome = jax.device_get(outcome)
+        # Nothing but the compiled step touches JAX: each of its own functions would take as long again.
+        chosen = np.asarray(actions, np.int32)
+        self._key, self._state, packed = _step(self.env, self._key, self._state, chosen)
+        observation, outcome = _unpacked(self.env, "step", packed)
+        self._seen = Seen(*observation)
         self.over = bool(outcome.terminated or outcome.truncated)
         return outcome._replace(reward=np.broadcast_to(outcome.reward, (self.spec.n_agents,)))
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reset(env: AnyEnv, key: Array) -> tuple[Array, EnvState, Observation]:
+def _reset(env: AnyEnv, key: Array) -> tuple[Array, EnvState, Packed]:
     key, own = jax.random.split(key)
     state, observation = env.reset(own, 1)
-    return key, state, _without_batch(observation)
+    return key, state, _packed(env, "reset", observation)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _step(env: AnyEnv, key: Array, state: EnvState, actions: Array) -> tuple[Array, EnvState, Observation, Outcome]:
+def _step(env: AnyEnv, key: Array, state: EnvState, actions: Array) -> tuple[Array, EnvState, Packed]:
     key, own = jax.random.split(key)
     state, observation, outcome = env.step(own, state, actions[None])
-    return key, state, _without_batch(observation), _without_batch(outcome)
+    return key, state, _packed(env, "step", (observation, outcome))
+
+
+def _packed(env: AnyEnv, call: str, tree: PyTree) -> Packed:
+    """Arrays of one game [1, ...] as one array of each type, without the batch axis.
+
+    Handing over an array takes longer than what is in it: half of a step of a small game.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    places: list[_Place] = []
+    parts: dict[str, list[Array]] = {}
+    for leaf in leaves:
+        mine = parts.setdefault(leaf.dtype.name, [])
+        first = sum(part.size for part in mine)
+        places.append(_Place(leaf.dtype.name, first, first + leaf.size, leaf.shape[1:]))
+        mine.append(leaf.reshape(-1))
+    _LAYOUTS.setdefault(env, {})[call] = (structure, places)
+    return {name: jnp.concatenate(mine) for name, mine in parts.items()}
+
+
+def _unpacked(env: AnyEnv, call: str, packed: Packed) -> PyTree:
+    """What was packed, as arrays of NumPy that the caller may change."""
+    structure, places = _LAYOUTS[env][call]
+    arrays = {name: np.array(values) for name, values in packed.items()}
+    return structure.unflatten([arrays[place.array][place.first : place.end].reshape(place.shape) for place in places])
+
+
+class _Place(NamedTuple):
+    """Where a packed array is."""
+
+    array: str
+    """Its type."""
+    first: int
+    end: int
+    shape: tuple[int, ...]
+
+
+_LAYOUTS: WeakKeyDictionary[AnyEnv, dict[str, tuple[jax.tree_util.PyTreeDef, list[_Place]]]] = WeakKeyDictionary()
+"""Game -> compiled function -> how its results are packed; written while the function is traced."""
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _show(env: Shown, state: EnvState) -> Scene:
     shown: Scene = jax.tree.map(lambda array: array[0], env.scenery().show(state))
     return shown
-
-
-def _without_batch(tree: Part) -> Part:
-    single: Part = jax.tree.map(lambda array: array[0], tree)
-    return single

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from omg.envs.base import GameArgs
-from omg.envs.grid.bits import Board
+from omg.envs.grid.board import Board
 from omg.errors import UserError
 
 SMALLEST, LARGEST = 3, 16

@@ -7,33 +7,12 @@ picture of a set is [..., cells] bool.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-WORD = 32
-"""Bits in a word."""
-
-
-@dataclass(frozen=True)
-class Board:
-    """The size of a field; rows are at most 31 cells wide, so that a shift by one row stays within two words."""
-
-    height: int
-    width: int
-
-    @property
-    def cells(self) -> int:
-        """Number of cells."""
-        return self.height * self.width
-
-    @property
-    def words(self) -> int:
-        """Words of a set of cells."""
-        return -(-self.cells // WORD)
+from omg.envs.grid.board import WORD, Board
 
 
 def pack(cells: Array | np.ndarray) -> Array:

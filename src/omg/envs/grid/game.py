@@ -15,7 +15,8 @@ from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.grid.args import GridArgs
-from omg.envs.grid.bits import Board, marked, numbered, pack, unpack
+from omg.envs.grid.bits import marked, numbered, pack, unpack
+from omg.envs.grid.board import Board
 from omg.envs.grid.goals import GoalSet
 from omg.envs.grid.picture import draw_board
 from omg.envs.grid.state import GridState, State

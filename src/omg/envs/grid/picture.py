@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from omg.envs.grid.bits import Board
+from omg.envs.grid.board import Board
 
 CELL, MARGIN, CAPTION = 48, 8, 30
 """Pixels: a cell, the margin around the board, the line below it."""

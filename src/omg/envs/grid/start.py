@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.bits import Board, unpack, words_of
+from omg.envs.grid.bits import unpack, words_of
+from omg.envs.grid.board import Board
 
 SHAPES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((0, 0), (0, 1), (0, 2)),

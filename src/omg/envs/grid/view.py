@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.bits import Board
+from omg.envs.grid.board import Board
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from omg.envs.grid.bits import WORD, Board
+from omg.envs.grid.board import WORD, Board
 
 UP, DOWN, LEFT, RIGHT, STAY = range(5)
 MOVES = (UP, DOWN, LEFT, RIGHT)

@@ -16,6 +16,7 @@ import pytest
 import omg
 from omg.cli import command_names
 from omg.envs.adapters import adapt
+from omg.envs.adapters.single import SingleGame
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.foraging import Foraging, ForagingArgs
 from omg.errors import UserError
@@ -289,3 +290,43 @@ def test_make_takes_epymarls_words() -> None:
     assert len(env.step([0, 0])[1]) == 2
     with pytest.raises(UserError, match=r"env_args\.common_reward"):
         omg.make("foraging", api="pymarl", common_reward=False, **game)
+
+
+def test_many_steps_at_once_are_as_many_single_steps(foraging: Foraging) -> None:
+    together, alone = (adapt(foraging, "pettingzoo", seed=5) for _ in range(2))
+    names, rng = together.possible_agents, np.random.default_rng(0)
+    for _ in range(2):
+        together.reset()
+        alone.reset()
+        while together.agents:
+            wanted = {name: rng.integers(-1, 7, 8) for name in names}  # Some of them illegal.
+            stretch = together.step_many(wanted)
+            count = len(stretch.rewards)
+            for step in range(count):
+                observations, rewards, terminated, truncated, infos = alone.step({n: wanted[n][step] for n in names})
+                for seat, name in enumerate(names):
+                    np.testing.assert_array_equal(stretch.observations[step, seat], observations[name]["observation"])
+                    np.testing.assert_array_equal(stretch.masks[step, seat], observations[name]["action_mask"])
+                    assert stretch.rewards[step, seat] == rewards[name]
+                    illegal = stretch.actions[step, seat] != wanted[name][step]
+                    assert illegal == infos[name]["illegal_action"]
+                np.testing.assert_array_equal(stretch.states[step], alone.state())
+                assert all(stretch.metrics[name][step] == infos[names[0]][name] for name in stretch.metrics)
+            assert (terminated[names[0]], truncated[names[0]]) == (stretch.terminated, stretch.truncated)
+            assert (together.agents, count) == (alone.agents, 8 if together.agents else count)
+            np.testing.assert_array_equal(together.state(), alone.state())
+    with pytest.raises(RuntimeError, match="The game is over"):
+        together.step_many({name: [0] for name in names})
+    with pytest.raises(ValueError, match="equally many actions"):
+        together.step_many({names[0]: [0]})
+
+
+def test_what_a_single_game_shows_belongs_to_the_caller(foraging: Foraging) -> None:
+    game = SingleGame(foraging, seed=0)
+    game.reset()
+    before, kept = game.seen, [values.copy() for values in game.seen]
+    game.step(np.zeros(foraging.spec.n_agents, int))
+    for values, old in zip(before, kept, strict=True):
+        np.testing.assert_array_equal(values, old)
+    game.seen.obs[:] = 7.0
+    assert (game.seen.state != 7.0).any()

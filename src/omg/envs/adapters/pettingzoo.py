@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from omg.envs.adapters.single import SingleGame
+from omg.envs.adapters.single import SingleGame, Stretch
 from omg.envs.base import Env
 from omg.errors import UserError
 
@@ -105,6 +107,28 @@ class PettingZooEnv(ParallelEnv[str, AgentObservation, int]):
         if self._game.over:
             self.agents = []
         return result
+
+    def step_many(self, actions: Mapping[str, Sequence[int]]) -> Stretch:
+        """Plays several steps at once, until the game is over: one compiled program instead of a call for each.
+
+        For action sequences that are known beforehand: random play, replays, plans to be judged.
+
+        Args:
+            actions: agent -> its actions of T steps; all of the same length, at least 1. What is illegal when its step
+                comes is replaced as in `step`.
+
+        Returns:
+            what happened in the steps that were played, as arrays [N, ...] in the order of `possible_agents`.
+        """
+        strangers = sorted(set(actions) ^ set(self.possible_agents))
+        counts = {len(own) for own in actions.values()}
+        if strangers or len(counts) != 1 or 0 in counts:
+            raise ValueError(f"Give {', '.join(self.possible_agents)} equally many actions each, at least one.")
+        columns = [np.asarray(actions[agent], np.int32) for agent in self.possible_agents]
+        stretch = self._game.step_many(np.stack(columns, axis=1))
+        if self._game.over:
+            self.agents = []
+        return stretch
 
     def state(self) -> np.ndarray:
         """The global state, [S] float32."""

@@ -12,13 +12,34 @@ import numpy as np
 from jax import Array
 
 from omg.envs.adapters.host import Seen
-from omg.envs.base import AnyEnv, EnvState, Outcome
+from omg.envs.base import AnyEnv, EnvState, Observation, Outcome
 from omg.envs.drawing import Floor, Overlay, draw_moment, letters, pixels_of, pose_of
 from omg.envs.scenes import Scene, Shown, scenery_of
 from omg.types import PyTree
 
 Packed = dict[str, Array]
 """Type -> the numbers of that type, one array behind the other."""
+
+
+class Stretch(NamedTuple):
+    """Several steps of a game, up to its end; N steps, A seats."""
+
+    observations: np.ndarray
+    """[N, A, O] float32, after each step."""
+    states: np.ndarray
+    """[N, S] float32, after each step."""
+    masks: np.ndarray
+    """[N, A, U] bool, which actions are legal after each step."""
+    actions: np.ndarray
+    """[N, A] int32, what was played: in place of an illegal action the legal one with the lowest number."""
+    rewards: np.ndarray
+    """[N, A] float32."""
+    terminated: bool
+    """Whether the last step ended the game."""
+    truncated: bool
+    """Whether it was the last that there is time for."""
+    metrics: dict[str, np.ndarray]
+    """Name -> [N]."""
 
 
 class SingleGame:
@@ -77,9 +98,7 @@ class SingleGame:
 
     def step(self, actions: np.ndarray) -> Outcome:
         """Plays `actions` [A], which must be legal; the outcome has no batch axis and one reward per seat [A]."""
-        if self.over:
-            condition = "has not started" if self._seen is None else "is over"
-            raise RuntimeError(f"The game {condition}: call reset() before step().")
+        self._check_going_on()
         # Nothing but the compiled step touches JAX: each of its own functions would take as long again.
         chosen = np.asarray(actions, np.int32)
         self._key, self._state, packed = _step(self.env, self._key, self._state, chosen)
@@ -87,6 +106,60 @@ class SingleGame:
         self._seen = Seen(*observation)
         self.over = bool(outcome.terminated or outcome.truncated)
         return outcome._replace(reward=np.broadcast_to(outcome.reward, (self.spec.n_agents,)))
+
+    def step_many(self, actions: np.ndarray) -> Stretch:
+        """Plays `actions` [T, A] in one compiled program, until they or the game are at an end.
+
+        The game goes on as after as many single steps. Each number of steps T is compiled once.
+        """
+        self._check_going_on()
+        wanted = np.asarray(actions, np.int32)
+        self._key, self._state, *found = _step_many(self.env, self._key, self._state, self.seen.avail, wanted)
+        played, (observation, outcome), filled = jax.device_get(found)
+        steps = int(filled.sum())
+        self._seen = Seen(*(np.array(values[steps - 1]) for values in observation))
+        terminated, truncated = bool(outcome.terminated[steps - 1]), bool(outcome.truncated[steps - 1])
+        self.over = terminated or truncated
+        rewards = outcome.reward[:steps].reshape(steps, -1)
+        return Stretch(
+            observations=observation.obs[:steps],
+            states=observation.state[:steps],
+            masks=observation.avail[:steps],
+            actions=played[:steps],
+            rewards=np.broadcast_to(rewards, (steps, self.spec.n_agents)),
+            terminated=terminated,
+            truncated=truncated,
+            metrics={name: values[:steps] for name, values in outcome.metrics.items()},
+        )
+
+    def _check_going_on(self) -> None:
+        if self.over:
+            condition = "has not started" if self._seen is None else "is over"
+            raise RuntimeError(f"The game {condition}: call reset() before step().")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step_many(
+    env: AnyEnv, key: Array, state: EnvState, avail: Array, actions: Array
+) -> tuple[Array, EnvState, Array, tuple[Observation, Outcome], Array]:
+    """`_step` for actions [T, A], until the game is over; also which steps were played [T], and what was played."""
+
+    def one(carry: PyTree, wanted: Array) -> tuple[PyTree, PyTree]:
+        key, state, avail, over = carry
+        inside = (wanted >= 0) & (wanted < avail.shape[1])
+        legal = inside & jnp.take_along_axis(avail, jnp.where(inside, wanted, 0)[:, None], axis=1)[:, 0]
+        played = jnp.where(legal, wanted, jnp.argmax(avail, axis=1))
+        next_key, own = jax.random.split(key)
+        after, observation, outcome = env.step(own, state, played[None])
+        told = jax.tree.map(lambda leaf: leaf[0], (observation, outcome))
+        ended = over | told[1].terminated | told[1].truncated
+        moved = (next_key, after, told[0].avail)
+        kept = jax.tree.map(lambda old, new: jnp.where(over, old, new), (key, state, avail), moved)
+        return (*kept, ended), (told, played, ~over)
+
+    start: PyTree = (key, state, avail, jnp.bool_(False))
+    (key, state, *_), (told, played, filled) = jax.lax.scan(one, start, actions)
+    return key, state, played, told, filled
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -214,21 +214,16 @@ def main() -> None:
         jax.interpreters.xla.pytype_aval_mappings = core.pytype_aval_mappings
     import jaxmarl
 
-    rows = [measure(name, args, clock, has_gpu) for name in args.algorithms.split(",")]
-    described = [
-        LINES.format(
-            games=args.games,
-            steps=args.steps,
-            width=row["width"],
-            ratio=row["updates_per_1000"][0],
-            theirs=row["updates_per_1000"][1],
-        ).splitlines()
-        for row in rows
-    ]
-    result = {"command": sys.argv, "machine": machine(), "jaxmarl": jaxmarl.__version__, "rows": rows}
-    result["work"] = {row["algorithm"]: lines for row, lines in zip(rows, described, strict=True)}
-    if args.output:
-        args.output.write_text(json.dumps(result, indent=1) + "\n")
+    result: dict[str, Any] = {"command": sys.argv, "machine": machine(), "jaxmarl": jaxmarl.__version__}
+    result |= {"rows": [], "work": {}}
+    for name in args.algorithms.split(","):
+        row = measure(name, args, clock, has_gpu)
+        mine, other = row["updates_per_1000"]
+        told = LINES.format(games=args.games, steps=args.steps, width=row["width"], ratio=mine, theirs=other)
+        result["rows"].append(row)
+        result["work"][name] = told.splitlines()
+        if args.output:
+            args.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
-from scipy.special import logsumexp
 
 from omg.components import EpisodeBatch
 from omg.controllers.base import Player
@@ -113,6 +112,8 @@ def told_apart_rows(
         team: [B], which team it was.
         sure: The posterior that counts as knowing.
     """
+    from scipy.special import logsumexp  # Not above: a run does not wait for SciPy.
+
     total = evidence.cumsum(axis=2)
     posterior = np.exp(total - logsumexp(total, axis=0))
     truth = np.take_along_axis(posterior, team[None, :, None], axis=0)[0]

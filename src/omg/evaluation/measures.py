@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from omg.errors import UserError
 from omg.evaluation.statistics import FEWEST, Estimate, cluster_interval
@@ -77,6 +76,8 @@ def subgoal_hit_ratio(
 
 def _distinct_hits(decoded: np.ndarray, states: np.ndarray, tolerance: float) -> int:
     """Number of distinct states of one episode [T, D] that were hit by the subgoals [P, D], all in units of spread."""
+    from scipy.spatial.distance import cdist  # Not above: a run does not wait for SciPy.
+
     root = np.sqrt(states.shape[1])
     # Differences are formed before they are squared, unlike in a matrix product, so that equal states have distance 0.
     ahead = np.triu(np.ones((len(decoded), len(states)), bool))

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from omg.errors import UserError
 from omg.evaluation.comparison import ScoreMatrix, score_matrices
@@ -311,6 +310,8 @@ def ratio_interval(
 
 def student_interval(values: np.ndarray, level: float = 0.95) -> Estimate:
     """Mean of [N] numbers with Student's interval; without one below `FEWEST` numbers."""
+    from scipy import special  # Not above: a run does not wait for SciPy.
+
     mean = float(np.mean(values))
     if len(values) < FEWEST:
         return Estimate(mean, math.nan, math.nan)

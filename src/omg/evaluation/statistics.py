@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy import special
 
 Resample = Literal["stratified", "seeds", "seeds_and_teams"]
 Statistic = Literal["mean", "iqm"]
@@ -80,6 +79,8 @@ def share_interval(count: int, total: int, level: float = 0.95) -> Estimate:
         total: independent trials, at least 1.
         level: probability that the interval stands for.
     """
+    from scipy import special  # Not above: a run does not wait for SciPy.
+
     share = count / total
     z = float(special.ndtri((1 + level) / 2))
     widened = 1 + z**2 / total
@@ -308,6 +309,8 @@ def widened_tail(level: float, size: int, freedom: int) -> float:
     expanded percentile interval (Hesterberg, 2015) takes Student's distribution and the right divisor, and otherwise
     keeps the shape of the resampled distribution.
     """
+    from scipy import special  # Not above: a run does not wait for SciPy.
+
     wide = special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(size / (size - 1))
     return float(special.ndtr(-wide))
 

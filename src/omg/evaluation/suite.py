@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from omg.evaluation.budget import Marks
 from omg.evaluation.comparison import verdict
@@ -161,6 +160,8 @@ def over_draws(gains: Sequence[Gain], rooms: np.ndarray) -> Estimate:
         gains: P of them.
         rooms: [P].
     """
+    from scipy import special  # Not above: a run does not wait for SciPy.
+
     room = float(np.mean(rooms))
     if not room > 0:
         return Estimate(math.nan, math.nan, math.nan)

@@ -250,7 +250,8 @@ class Trainer:
         self.reporter.step(self.program.compiling())
         self._began = time.perf_counter()
         compiled = self.program.compile(state, self.reporter.say)
-        if self.program.coming is None:
+        if self.program.coming is None or self.program.coming.there:
+            self.program.coming = None
             self._say_compiled()
         return compiled
 

@@ -28,6 +28,7 @@ from omg.envs.scenes import scenery_of
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.base import Learner, S
+from omg.modules.convolutions import on_cpu
 from omg.modules.opponent_models.prior import Prior
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Filmed, Rollout
 from omg.stopping import Coming, signal_of
@@ -232,8 +233,8 @@ class Program(Generic[S]):
     def compile(self, state: RunState[S], say: Say) -> tuple[Chunk[S], Test[S]]:
         """Makes `test` ready and begins with `chunk`, and opens the games that play needs.
 
-        A run begins with a test. While it is made, `chunk` is compiled; the first call of it waits until it is there,
-        or whoever asks for signals waits for `coming`.
+        A run begins with a test. On a CPU `chunk` is compiled while it is made; the first call of it waits until it is
+        there, or whoever asks for signals waits for `coming`.
 
         Args:
             state: of the run that they are compiled for.
@@ -263,6 +264,8 @@ class Program(Generic[S]):
         self.coming = coming = Coming(partial(ready, _CHUNK, self._compiled_chunk))
         try:
             tested = test.result()
+            if not on_cpu():
+                coming.result()  # Accelerators measure kernels while they compile: nothing runs beside that.
         except KeyboardInterrupt as error:
             coming.leave_behind(signal_of(error))
             raise

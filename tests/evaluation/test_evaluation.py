@@ -330,6 +330,7 @@ def test_evaluate_prints_scores_differences_and_a_table(
         "which": "last",
         "step": None,
         "obs_adapter": "none",
+        "apart": None,
         **{key: asked[key] for key in ("say", "begin", "note", "further")},
     }
     with file.open() as lines:

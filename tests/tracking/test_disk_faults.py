@@ -22,7 +22,7 @@ from helpers.tiny import result, tiny_config
 from omg import api
 from omg.cli import main
 from omg.components.files import save_arrays, write_text
-from omg.experiments import processes
+from omg.launchers import serving
 from omg.tracking import RunFolder, RunReporter
 from omg.tracking.trackers.base import AllTrackers
 from omg.tracking.trackers.tensorboard import TensorBoardTracker
@@ -181,12 +181,12 @@ def test_other_commands_tell_it_in_one_line(
 def test_a_process_of_its_own_tells_it_in_its_last_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(processes, "_end_with", lambda parent: None)
+    monkeypatch.setattr(serving, "_end_with", lambda tie: None)
 
     def work() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "scores.csv")
 
-    assert processes.serve(work, 0) == 2
+    assert serving.serve(work, serving.Tie(0).word) == serving.DISK_CODE
     assert capsys.readouterr().out == "error: scores.csv: No space left on device.\n"
 
 

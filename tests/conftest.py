@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -44,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     The cache is shared by the workers and by every process that a test starts.
     """
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # `nohup` and CI may have it ignored, which processes inherit, and the program respects.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Nearly all of the tests' time is compilation, and what they compute is small. With 0 programs are those of users.
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     if hasattr(config.option, "loadscopereorder"):

@@ -33,6 +33,15 @@ from pathlib import Path
 COMMON = ["use_tensorboard=False", "use_cuda=False", "save_model=False", "test_interval=10000000", "test_nepisode=1"]
 BATTLE = ["--env-config=sc2", "env_args.map_name=3m", "seed=1", "log_interval=500"]
 FOUR = ["batch_size_run=4", "batch_size=4", "buffer_size=4", "updates_per_episode=0.25"]
+CODES = [  # What older trees have by the name of `hop_plus`.
+    "omg_inference=cvae",
+    "omg_q_input=mix",
+    "omg_reconstruct=input",
+    "subgoal_mode=conservative",
+    "subgoal_dim=16",
+    "am_lr=0.003",
+    "prior_kl_weight=0.0002",
+]
 SEARCH = ["hop_simulations=16", "hop_samples=2", "hop_hidden_dim=32"]
 Q = ["batch_size_run=8", "batch_size=32", "buffer_size=64"]
 ROUND = ["batch_size_run=16", "batch_size=16", "buffer_size=16", "updates_per_episode=0.0625"]
@@ -45,7 +54,8 @@ RUNS: dict[str, list[str]] = {
         "--env-config=stag_hunt",
         "seed=1",
         "log_interval=60",
-        "batch_size_run=4",
+        *FOUR,
+        *CODES,
         *SEARCH,
     ],
 }

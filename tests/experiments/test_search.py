@@ -57,7 +57,7 @@ def test_rounds_follow_from_those_before_alone(sampler: Sampler, tmp_path: Path)
         assert type(one["double_q"]) is bool
     # As it is when the program comes back to what it finds on disk, where numbers are text.
     told = [[Tried(json.loads(json.dumps(one.settings)), one.value) for one in tried] for tried in rounds]
-    for number in range(len(rounds)):
+    for number in (0, 2, 4):
         again = search(tmp_path, sampler).propose(told[:number], lambda settings: "")
         assert again == [one.settings for one in rounds[number]]
     assert [one.settings for one in searched(search(tmp_path, sampler, draw=2))[0]] != [
@@ -79,7 +79,8 @@ def test_samplers_go_by_what_they_are_told(tmp_path: Path) -> None:
 
 def test_what_matters_is_found_and_others_can_read_it(tmp_path: Path) -> None:
     found = search(tmp_path, "random")
-    tried = [one for part in searched(found) for one in part]
+    settings = [one.settings for part in searched(found) for one in part]
+    tried = [Tried(one, -((math.log10(float(str(one.get("lr", 0.001)))) + 2) ** 2)) for one in settings]
     importance = found.importance(tried)
     assert max(importance, key=lambda key: importance[key]) == "lr"
     assert sum(importance.values()) == pytest.approx(1.0)
@@ -128,10 +129,8 @@ def test_a_space_with_an_end_is_tried_to_its_end(tmp_path: Path) -> None:
         ({"lr": Range(low=1, high=2)}, "cmaes", "tune.sampler: cmaes needs two ranges or more in the space; tpe "),
     ],
 )
-def test_spaces_that_cannot_be_drawn_from_are_refused(
-    space: dict[str, object], sampler: Sampler, message: str, tmp_path: Path
-) -> None:
-    assert refusal(lambda: check_space(space, sampler, tiny_config(tmp_path))).startswith(message)  # type: ignore[arg-type]
+def test_spaces_that_cannot_be_drawn_from_are_refused(space: dict[str, object], sampler: Sampler, message: str) -> None:
+    assert refusal(lambda: check_space(space, sampler)).startswith(message)  # type: ignore[arg-type]
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

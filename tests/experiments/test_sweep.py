@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from helpers.plans import RUN, changed
 from helpers.refusing import refusal
@@ -20,14 +20,15 @@ from omg.cli import main
 from omg.config import resolve
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
-from omg.evaluation.suite_tables import ImportanceRow, SliceRow, TrialRow
-from omg.experiments.ledger import LEASES
-from omg.experiments.pipeline import run_pipeline
+from omg.evaluation.suite_tables import ImportanceRow, SliceRow
+from omg.experiments.ledger import LEASES, Ledger
+from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import parse_plan
 from omg.experiments.plan_check import check_plan
 from omg.experiments.runs import finished_run
+from omg.experiments.stages import Workplace
 from omg.experiments.sweep import SweepResult, read_space, read_sweep, run_sweep, sweep_plan
-from omg.experiments.trials import Round, read_round, round_file, trial_run, trials_run, write_round
+from omg.experiments.trials import read_round, round_file, trial_run, trials_run
 from omg.launchers import LauncherSettings
 from omg.launchers.lease import look
 from omg.pools import Pool
@@ -146,45 +147,50 @@ def test_the_best_is_a_configuration(calm: SweepResult, tmp_path: Path) -> None:
     assert checked.trained_with("other").lr == config.lr
 
 
-def test_more_trials_go_on(calm: SweepResult, tmp_path: Path) -> None:
-    place = tmp_path / "more"
-    shutil.copytree(calm.folder, place)
-    more = run_pipeline(read_sweep(place, {"trials": 21}), place, until="tune", quiet=True)
-    assert [title for title in more.done if "run" in title or "ask" in title] == [
-        *(f"tune {label} ask_2" for label in ("d3qn", "other")),
-        *(f"tune {label} run_2" for label in ("d3qn", "other")),
-    ]
-    rows = read_rows(place / "tune" / "trials.csv", TrialRow)
-    assert [{**row, "chosen": ""} for row in rows if row.trial < 20] == [{**row, "chosen": ""} for row in calm.rows]
+def tasks(folder: Path, *words: str) -> dict[str, str]:
+    """Title -> fingerprint of all that a plan's trials take."""
+    checked = check_plan(parse_plan(changed(*words, plan=PLAN)), folder)
+    place = Workplace(checked, folder, Ledger(folder), Console(quiet=True), quiet=True)
+    return {task.title: task.fingerprint for task in plan_tasks(place) if task.stage == "tune"}
 
 
-def test_trials_that_do_badly_end_early(tmp_path: Path) -> None:
-    words = [
-        "tune.trials=4",
-        "tune.round=3",
-        "tune.stop={first: 0.5, factor: 2}",
-        "tune.sampler=random",
-        "agents={d3qn: }",
-    ]
-    plan = parse_plan(changed(*words, plan=PLAN))
+def test_more_trials_go_on_and_other_ones_are_others(tmp_path: Path) -> None:
+    before, more = tasks(tmp_path), tasks(tmp_path, "tune.trials=25")
+    assert set(more) - set(before) == {f"tune {label} {kind}_2" for label in PLAN["agents"] for kind in ("ask", "run")}
+    assert [title for title in before if before[title] != more[title]] == ["tune tables"]
+    # A last round that was not full is proposed anew, and nothing before it.
+    full = tasks(tmp_path, "tune.trials=30")
+    assert {title for title in more if more[title] != full[title]} == {
+        *(f"tune {label} {kind}_2" for label in PLAN["agents"] for kind in ("ask", "run")),
+        "tune tables",
+    }
+    for word in ("tune.draw=2", "tune.sampler=random", "tune.space.lr.high=0.2", "report.lower_is_better=true"):
+        other = tasks(tmp_path, word)
+        assert all(before[title] != other.get(title) for title in before)
+
+
+def test_trials_that_do_badly_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = "tune.stop={first: 0.5, factor: 2}"
+    words = ["tune.trials=2", "tune.round=1", stop, "tune.sampler=random", "evaluation.untrained=true"]
+    plan = parse_plan({**changed(*words, plan=PLAN), "agents": {"d3qn": None}})
+    told = []
+
+    def least(tests: list[list[tuple[int, float]]], factor: int) -> dict[int, float]:
+        told.append((tests, factor))
+        # More than the second trial can have.
+        return {100: 5.0} if tests else {}
+
+    monkeypatch.setattr("omg.experiments.stages.tune.least_to_go_on", least)
+    result = run_sweep(plan, tmp_path, quiet=True)
     checked = check_plan(plan, tmp_path)
-    run_pipeline(plan, tmp_path, only="pool", quiet=True)
-    # Three trials are done, and the last one has to be better than is possible.
-    result = run_sweep(plan, tmp_path, quiet=True)
-    asked = read_round(checked, "d3qn", 1)
-    assert read_round(checked, "d3qn", 0).stop == {}
-    assert list(asked.stop) == ["100"]
-    assert all(row.steps == 200 for row in result.rows if row.trial < 3)
-    write_round(round_file(tmp_path, "d3qn", 1), Round(settings=asked.settings, stop={"100": 5.0}))
-    for path in (tmp_path / "stages" / "tune" / "d3qn" / "3.json", tmp_path / "tune" / "sweep.html"):
-        path.unlink()
-    result = run_sweep(plan, tmp_path, quiet=True)
-    assert result.done == ("tune d3qn 3", "tune tables")
-    last = result.rows[3]
-    assert (last.chosen, last.steps, str(last.mean)) == ("stopped", 100, "nan")
-    run = finished_run(trial_run(tmp_path, "d3qn", 3))
-    assert run.status() == "stopped"
-    assert "only runs with 5 go on from step 100" in (run.path / "console.log").read_text()
+    assert [read_round(checked, "d3qn", number).stop for number in (0, 1)] == [{}, {"100": 5.0}]
+    first, second = (finished_run(trial_run(tmp_path, "d3qn", number)) for number in (0, 1))
+    rows = [row for row in first.metrics() if row.name == "test_own_return_mean" and row.t_env >= 100]
+    assert told == [([], 2), ([[(100, rows[0].value)]], 2)]
+    assert [(row.trial, row.chosen, row.steps) for row in result.rows] == [(0, "yes", 200), (1, "stopped", 100)]
+    assert str(result.rows[1].mean) == "nan"
+    assert (first.status(), second.status()) == ("finished", "stopped")
+    assert "only runs with 5 go on from step 100" in (second.path / "console.log").read_text()
     assert "1 were stopped" in str(result.shown[-1])
 
 
@@ -217,6 +223,8 @@ def test_a_strangers_round_is_looked_at(text: str, message: str, tmp_path: Path)
         ("tune.space={lr: {low: 0.1}}", "tune.space.lr."),
         ("tune.space={lr: {low: -1, high: 0.1}}", "tune.space.lr: agents.d3qn: lr: got -1"),
         ("tune.space={lrr: [1, 2]}", "tune.space.lrr: agents.d3qn: "),
+        ("tune.space={am_lr: [1, 2]}", "tune.space.am_lr: got 1, but "),
+        ("agents.other.space={am_lr: [1, 2]}", "agents.other.space.am_lr: got 1, but "),
         ("tune.space={t_max: [1, 2]}", "tune.space.t_max: cannot be tried (the section tune says how long)."),
         (
             "tune.space={lr: [0.1, 0.2]}",

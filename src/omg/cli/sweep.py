@@ -88,10 +88,10 @@ def sweep(
             f"--set: got '{set_name}'; settings are chosen with the validation set, never with partners that agents "
             f"learn with or are judged by. Leave it out; `omg pool train POOL --validation ...` makes such partners."
         )
-    words = context.args
+    words = list(context.args)
     if plan is not None and ("=" in plan or plan == "with"):
         # Without a plan the first setting stands in its place.
-        plan, words = None, [plan, *words]
+        words, plan = [plan, *words], None
     line = read_words(config, env_config, words)
     say_old_words(line)
     settings = launcher_settings(

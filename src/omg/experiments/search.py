@@ -61,13 +61,12 @@ class Tried(NamedTuple):
     """Of a trial that was stopped: steps and value of its last test that counted."""
 
 
-def check_space(space: Space, sampler: Sampler, config: Config) -> None:
+def check_space(space: Space, sampler: Sampler) -> None:
     """Refuses a space that a sampler cannot draw from.
 
     Args:
         space: the space.
         sampler: the sampler.
-        config: of the agent's training.
 
     Raises:
         UserError: names the key.

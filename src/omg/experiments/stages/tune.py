@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from omg.config import Config
+from omg.config.reading import reads, unread_error
 from omg.errors import UserError
 from omg.evaluation.rows import write_rows
 from omg.evaluation.suite_tables import ImportanceRow, SliceRow, TrialRow
@@ -61,6 +62,7 @@ from omg.experiments.trials import (
 )
 
 if TYPE_CHECKING:
+    from omg.experiments.plan import Plan
     from omg.experiments.plan_check import CheckedPlan
 
 _ROUND = 5
@@ -139,17 +141,18 @@ class TuneStage(Stage):
         if checked.self_play:
             raise UserError(f"tune: {checked.self_play[0]} learns in all seats and meets no validation partners.")
         check_sampler(plan.tune.sampler)
+        found: dict[str, list[Config]] = {}
         for label, config in checked.agents.items():
             space = space_of(plan, label)
-            check_space(space, plan.tune.sampler, config)
+            check_space(space, plan.tune.sampler)
             check_number(plan, label, config)
             if plan.tune.sampler == GRID:
-                for number in range(plan.tune.trials):
-                    checked.trial(label, number)
+                found[label] = [checked.trial(label, number) for number in range(plan.tune.trials)]
                 checked.trials(label)
             else:
-                for settings in edges(space):
-                    checked.trial_with(label, settings, f"tune.space.{next(iter(settings))}")
+                ends = [(f"tune.space.{next(iter(settings))}", settings) for settings in edges(space)]
+                found[label] = [config, *(checked.trial_with(label, settings, where) for where, settings in ends)]
+        _check_read(plan, found)
         _check_stop(checked)
         return {}
 
@@ -364,6 +367,23 @@ class TuneStage(Stage):
         write_rows(importance, matters, ImportanceRow.names())
         for label in rows:
             write_best(self.checked, label)
+
+
+def _check_read(plan: Plan, configs: Mapping[str, Sequence[Config]]) -> None:
+    """Refuses keys that make no difference to anybody who tries them.
+
+    Args:
+        plan: has a section `tune`.
+        configs: label -> its own configuration and what its trials could be.
+    """
+    assert plan.tune is not None
+    spaces = [("tune.space", plan.tune.space, list(configs))]
+    spaces += [(f"agents.{label}.space", plan.agents[label].space, [label]) for label in configs]
+    for where, space, labels in spaces:
+        for key, values in space.items():
+            tried_by = [config for label in labels for config in configs[label]]
+            if not any(reads(config, key) for config in tried_by):
+                raise UserError(f"{where}.{unread_error(key, next(iter(edges({key: values})))[key], tried_by)}")
 
 
 def _check_stop(checked: CheckedPlan) -> None:

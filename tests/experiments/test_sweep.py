@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +17,23 @@ import yaml
 from rich.console import Console
 
 from helpers.plans import RUN, changed
+from helpers.quick_trials import quick
 from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.cli import main
 from omg.config import resolve
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
-from omg.evaluation.suite_tables import ImportanceRow, SliceRow
+from omg.evaluation.suite_tables import SliceRow
+from omg.experiments.ahead import run_ahead
 from omg.experiments.ledger import LEASES, Ledger
 from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import parse_plan
 from omg.experiments.plan_check import check_plan
-from omg.experiments.runs import finished_run
 from omg.experiments.stages import Workplace
+from omg.experiments.stages.tune import TuneStage
 from omg.experiments.sweep import SweepResult, read_space, read_sweep, run_sweep, sweep_plan
-from omg.experiments.trials import read_round, round_file, trial_run, trials_run
+from omg.experiments.trials import read_round, round_file, trial_run
 from omg.launchers import LauncherSettings
 from omg.launchers.lease import look
 from omg.pools import Pool
@@ -41,24 +46,32 @@ PLAN: dict[str, Any] = {
         "episodes": 4,
     },
     "tune": {
-        "trials": 20,
+        "trials": 3,
         "sampler": "tpe",
-        "round": 10,
+        "round": 3,
         "seeds": 1,
         "t_max": 200,
         "episodes": 8,
         "space": {"lr": {"low": 1e-4, "high": 0.1, "log": True}},
     },
     "train": {**RUN, "lr": 0.0005},
-    "agents": {"d3qn": None, "other": {"config": "d3qn", "seed": 31}},
-    "evaluation": {"episodes": 2, "untrained": False, "crossplay_episodes": 0},
+    "agents": {"d3qn": None},
+    "evaluation": {"episodes": 2, "crossplay_episodes": 0},
     "report": {"metric": "own_return"},
 }
+TWENTY = [
+    "tune.trials=20",
+    "tune.round=5",
+    "tune.t_max=300",
+    "tune.space.gamma={low: 0.5, high: 0.99}",
+    "report.metric=return",
+]
+"""Trials of which each is a run of its own."""
 
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
-    """A sweep that nothing happened to, its trials one after the other."""
+    """A small sweep of real runs, one after the other."""
     return run_sweep(parse_plan(PLAN), tmp_path_factory.mktemp("calm"), quiet=True)
 
 
@@ -69,57 +82,83 @@ def found(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in files}
 
 
-def kill(folder: Path, title: str, run: Path) -> None:
-    """Ends the process that does a task, without grace, as soon as it trains."""
-    name = title.replace(" ", "-")
-    for _ in range(1200):
-        holder = look(folder / LEASES, name).holder
-        if holder is not None and any(run.glob("*/metrics.csv")):
+def kill(folder: Path, number: int) -> None:
+    """Ends the process that does a trial, without grace, as soon as its run is there."""
+    for _ in range(2400):
+        holder = look(folder / LEASES, f"tune-d3qn-{number}").holder
+        if holder is not None and any(trial_run(folder, "d3qn", number).glob("*/config.yaml")):
             os.kill(holder.pid, signal.SIGKILL)
             return
         time.sleep(0.05)
 
 
-def test_killed_workers_change_nothing(calm: SweepResult, tmp_path: Path) -> None:
-    labels = ("d3qn", "other")
-    killers = [
-        threading.Thread(target=kill, args=(tmp_path, f"tune {label} run_0", trials_run(tmp_path, label, 0)))
-        for label in labels
-    ]
-    for killer in killers:
-        killer.start()
-    with pytest.raises(UserError, match="the process was ended by signal 9"):
-        run_sweep(parse_plan(PLAN), tmp_path, quiet=True, launcher=LauncherSettings(jobs=2))
-    for killer in killers:
-        killer.join()
-    assert not (tmp_path / "tune" / "trials.csv").exists()
-    again = run_sweep(read_sweep(tmp_path, {}), tmp_path, quiet=True)
-    # Nothing was lost but what the killed ones were at, and it was done again.
-    assert set(again.done) == set(calm.done) - {"pool", "tune d3qn ask_0", "tune other ask_0"}
-    assert found(tmp_path) == found(calm.folder)
-    assert len(again.rows) == 40
-    assert run_sweep(read_sweep(tmp_path, {}), tmp_path, quiet=True).done == ()
+@pytest.mark.parametrize(("sampler", "stop"), [("tpe", "{first: 0.33, factor: 3}"), ("cmaes", "null")])
+def test_the_same_is_found_after_any_interruption(
+    sampler: str, stop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch)
+    plan = parse_plan(changed(*TWENTY, f"tune.sampler={sampler}", f"tune.stop={stop}", plan=PLAN))
+    whole = run_sweep(plan, tmp_path / "whole", quiet=True)
+    assert len(whole.rows) == 20
+    stopped = [row for row in whole.rows if row.chosen == "stopped"]
+    assert (stop == "null") == (not stopped)
+    assert all(str(row.mean) == "nan" and row.trial >= 5 for row in stopped)
+    best = max((row for row in whole.rows if row.chosen != "stopped"), key=lambda row: row.mean)
+    assert [row.trial for row in whole.rows if row.chosen == "yes"] == [best.trial]
+    assert best.mean > whole.rows[0].mean
+    # Ctrl-C after every few trials; each time the command is given again.
+    done, write = [], TuneStage._write
+
+    def interrupted(stage: TuneStage, label: str, number: int, *given: Any) -> None:
+        if len(done) % 4 == 3:
+            done.append(-1)
+            raise KeyboardInterrupt
+        done.append(number)
+        write(stage, label, number, *given)
+
+    monkeypatch.setattr(TuneStage, "_write", interrupted)
+    tries = 0
+    while not (tmp_path / "again" / "tune" / "trials.csv").exists():
+        tries += 1
+        with suppress(KeyboardInterrupt):
+            run_sweep(plan, tmp_path / "again", quiet=True)
+    assert tries > 5
+    assert sorted(number for number in done if number >= 0) == list(range(20))
+    assert found(tmp_path / "again") == found(tmp_path / "whole")
+
+
+def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = parse_plan(changed(*TWENTY, "tune.round=2", plan=PLAN))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omg.experiments.pipeline.run_ahead", partial(run_ahead, module="helpers.quick_trials"))
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        killers = [threading.Thread(target=kill, args=(tmp_path / "killed", number)) for number in (0, 1)]
+        for killer in killers:
+            killer.start()
+        with pytest.raises(UserError, match="the process was ended by signal 9"):
+            run_sweep(plan, tmp_path / "killed", quiet=True, launcher=LauncherSettings(jobs=2))
+        for killer in killers:
+            killer.join()
+    assert not list((tmp_path / "killed" / "tune").glob("parts/*"))
+    quick(monkeypatch)
+    again = run_sweep(read_sweep(tmp_path / "killed", {}), tmp_path / "killed", quiet=True)
+    assert {f"tune d3qn {number}" for number in range(20)} <= set(again.done)
+    run_sweep(plan, tmp_path / "whole", quiet=True)
+    assert found(tmp_path / "killed") == found(tmp_path / "whole")
+    assert run_sweep(read_sweep(tmp_path / "killed", {}), tmp_path / "killed", quiet=True).done == ()
 
 
 def test_a_sweep_says_what_it_has_found(calm: SweepResult, capsys: pytest.CaptureFixture[str]) -> None:
-    assert calm.done == (
-        "pool",
-        *(f"tune {label} ask_0" for label in ("d3qn", "other")),
-        *(f"tune {label} run_0" for label in ("d3qn", "other")),
-        *(f"tune {label} ask_1" for label in ("d3qn", "other")),
-        *(f"tune {label} run_1" for label in ("d3qn", "other")),
-        "tune tables",
-    )
-    own = [row for row in calm.rows if row.agent == "d3qn"]
-    best = max(own, key=lambda row: row.mean)
-    assert [row.trial for row in own if row.chosen == "yes"] == [best.trial]
-    assert own[0].settings == "as in the plan"
-    assert len({row.settings for row in own}) == 20
+    rounds = ["tune d3qn ask_0", "tune d3qn run_0"]
+    assert calm.done == ("pool", *rounds, "tune tables")
+    assert [row.agent for row in calm.rows] == ["d3qn"] * 3
+    best = max(calm.rows, key=lambda row: row.mean)
+    assert [row.trial for row in calm.rows if row.chosen == "yes"] == [best.trial]
+    assert calm.rows[0].settings == "as in the plan"
+    assert len({row.settings for row in calm.rows}) == 3
     slices = read_rows(calm.folder / "tune" / "slices.csv", SliceRow)
-    assert [(row.key, row.mean) for row in slices[:20]] == [("lr", row.mean) for row in own]
+    assert [(row.key, row.mean) for row in slices] == [("lr", row.mean) for row in calm.rows]
     assert slices[0].place == 0.0005
-    importance = read_rows(calm.folder / "tune" / "importance.csv", ImportanceRow)
-    assert [(row.key, row.importance) for row in importance] == [("lr", 1.0)] * 2
     page = calm.page.read_text()
     assert ">Trials</h2>" in page
     assert ">What each setting is worth</h2>" in page
@@ -128,23 +167,23 @@ def test_a_sweep_says_what_it_has_found(calm: SweepResult, capsys: pytest.Captur
     # What is told on the screen, without doing anything again.
     assert main(["sweep", str(calm.folder), "--quiet"]) == 0
     said = capsys.readouterr().out
-    assert "d3qn: best 12 of 20 trials" in said
+    assert "d3qn: best 3 of 3 trials" in said
     assert f"--config={calm.best['d3qn']}" in said
 
 
 def test_the_best_is_a_configuration(calm: SweepResult, tmp_path: Path) -> None:
-    path = calm.best["other"]
-    assert path.read_text().startswith("# other, tuned: trial ")
+    path = calm.best["d3qn"]
+    assert path.read_text().startswith("# d3qn, tuned: trial ")
     given = yaml.safe_load(path.read_text())
     assert not {"seed", "seeds", "t_max"} & set(given)
-    number = next(row.trial for row in calm.rows if row.agent == "other" and row.chosen == "yes")
+    number = next(row.trial for row in calm.rows if row.chosen == "yes")
     checked = check_plan(parse_plan(PLAN), calm.folder)
-    settings = read_round(checked, "other", number // 10).settings[number % 10]
+    settings = read_round(checked, "d3qn", 0).settings[number]
     config = resolve(str(path), "foraging").config
     assert config.lr == settings.get("lr", 0.0005)
     assert (config.agent, config.rnn_hidden_dim) == ("dueling", 16)
     # The pipeline of the same folder trains with it.
-    assert checked.trained_with("other").lr == config.lr
+    assert checked.trained_with("d3qn").lr == config.lr
 
 
 def tasks(folder: Path, *words: str) -> dict[str, str]:
@@ -155,13 +194,13 @@ def tasks(folder: Path, *words: str) -> dict[str, str]:
 
 
 def test_more_trials_go_on_and_other_ones_are_others(tmp_path: Path) -> None:
-    before, more = tasks(tmp_path), tasks(tmp_path, "tune.trials=25")
-    assert set(more) - set(before) == {f"tune {label} {kind}_2" for label in PLAN["agents"] for kind in ("ask", "run")}
+    before, more = tasks(tmp_path), tasks(tmp_path, "tune.trials=4")
+    assert set(more) - set(before) == {f"tune {label} {kind}_1" for label in PLAN["agents"] for kind in ("ask", "run")}
     assert [title for title in before if before[title] != more[title]] == ["tune tables"]
     # A last round that was not full is proposed anew, and nothing before it.
-    full = tasks(tmp_path, "tune.trials=30")
+    full = tasks(tmp_path, "tune.trials=6")
     assert {title for title in more if more[title] != full[title]} == {
-        *(f"tune {label} {kind}_2" for label in PLAN["agents"] for kind in ("ask", "run")),
+        *(f"tune {label} {kind}_1" for label in PLAN["agents"] for kind in ("ask", "run")),
         "tune tables",
     }
     for word in ("tune.draw=2", "tune.sampler=random", "tune.space.lr.high=0.2", "report.lower_is_better=true"):
@@ -169,40 +208,15 @@ def test_more_trials_go_on_and_other_ones_are_others(tmp_path: Path) -> None:
         assert all(before[title] != other.get(title) for title in before)
 
 
-def test_trials_that_do_badly_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = "tune.stop={first: 0.5, factor: 2}"
-    words = ["tune.trials=2", "tune.round=1", stop, "tune.sampler=random", "evaluation.untrained=true"]
-    plan = parse_plan({**changed(*words, plan=PLAN), "agents": {"d3qn": None}})
-    told = []
-
-    def least(tests: list[list[tuple[int, float]]], factor: int) -> dict[int, float]:
-        told.append((tests, factor))
-        # More than the second trial can have.
-        return {100: 5.0} if tests else {}
-
-    monkeypatch.setattr("omg.experiments.stages.tune.least_to_go_on", least)
-    result = run_sweep(plan, tmp_path, quiet=True)
-    checked = check_plan(plan, tmp_path)
-    assert [read_round(checked, "d3qn", number).stop for number in (0, 1)] == [{}, {"100": 5.0}]
-    first, second = (finished_run(trial_run(tmp_path, "d3qn", number)) for number in (0, 1))
-    rows = [row for row in first.metrics() if row.name == "test_own_return_mean" and row.t_env >= 100]
-    assert told == [([], 2), ([[(100, rows[0].value)]], 2)]
-    assert [(row.trial, row.chosen, row.steps) for row in result.rows] == [(0, "yes", 200), (1, "stopped", 100)]
-    assert str(result.rows[1].mean) == "nan"
-    assert (first.status(), second.status()) == ("finished", "stopped")
-    assert "only runs with 5 go on from step 100" in (second.path / "console.log").read_text()
-    assert "1 were stopped" in str(result.shown[-1])
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"settings": [{"lr": 0.1}]}', "it has 1 trials, not 10"),
+        ('{"settings": [{"lr": 0.1}]}', "it has 1 trials, not 3"),
         (
-            '{"settings": [' + ", ".join(['{"local_results_path": "/tmp"}'] * 10) + "]}",
+            '{"settings": [' + ", ".join(['{"local_results_path": "/tmp"}'] * 3) + "]}",
             "local_results_path is not tried",
         ),
-        ('{"settings": [' + ", ".join(["{}"] * 10) + '], "stop": {"soon": 1}}', "its steps are no numbers"),
+        ('{"settings": [' + ", ".join(["{}"] * 3) + '], "stop": {"soon": 1}}', "its steps are no numbers"),
         ("[1, 2]", "1 validation error for Round"),
         ("nothing", "Expecting value"),
     ],
@@ -222,13 +236,14 @@ def test_a_strangers_round_is_looked_at(text: str, message: str, tmp_path: Path)
     [
         ("tune.space={lr: {low: 0.1}}", "tune.space.lr."),
         ("tune.space={lr: {low: -1, high: 0.1}}", "tune.space.lr: agents.d3qn: lr: got -1"),
-        ("tune.space={lrr: [1, 2]}", "tune.space.lrr: agents.d3qn: "),
-        ("tune.space={am_lr: [1, 2]}", "tune.space.am_lr: got 1, but "),
-        ("agents.other.space={am_lr: [1, 2]}", "agents.other.space.am_lr: got 1, but "),
-        ("tune.space={t_max: [1, 2]}", "tune.space.t_max: cannot be tried (the section tune says how long)."),
+        ("tune.space={lrr: [1, 2, 3]}", "tune.space.lrr: agents.d3qn: "),
+        ("tune.space={am_lr: [1, 2, 3]}", "tune.space.am_lr: got 1, but "),
+        ("agents.d3qn.space={lr: {low: 2, high: 1}}", "tune.space.lr: got 2 to 1; expected two numbers, the lower"),
+        ("agents.d3qn.space={am_lr: [1, 2, 3]}", "agents.d3qn.space.am_lr: got 1, but "),
+        ("tune.space={t_max: [1, 2, 3]}", "tune.space.t_max: cannot be tried (the section tune says how long)."),
         (
-            "tune.space={lr: [0.1, 0.2]}",
-            "tune.trials: got 20, but the space of d3qn has 2 choices beside the plan's own",
+            "tune.space={lr: [0.1]}",
+            "tune.trials: got 3, but the space of d3qn has 1 choices beside the plan's own",
         ),
         ("tune.sampler=cmaes", "tune.sampler: cmaes needs two ranges or more in the space; tpe takes any."),
         ("tune.sampler=best", "tune.sampler: got best."),

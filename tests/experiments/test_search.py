@@ -12,7 +12,7 @@ import pytest
 from helpers.refusing import refusal
 from helpers.tiny import tiny_config
 from omg.evaluation.tables import MetricRow
-from omg.experiments.search import Range, Sampler, Search, Tried, check_sampler, check_space
+from omg.experiments.search import Range, Sampler, SettingsSearch, Tried, check_sampler, check_space
 from omg.experiments.trials import least_to_go_on, values_at
 
 SPACE = {
@@ -24,9 +24,9 @@ SPACE = {
 TRIALS = 22
 
 
-def search(tmp_path: Path, sampler: Sampler, *, lower: bool = False, draw: int = 1) -> Search:
+def search(tmp_path: Path, sampler: Sampler, *, lower: bool = False, draw: int = 1) -> SettingsSearch:
     config = tiny_config(tmp_path, lr=0.001, gamma=0.95)
-    return Search(SPACE, sampler, config, trials=TRIALS, size=5, draw=draw, lower=lower)
+    return SettingsSearch(SPACE, sampler, config, trials=TRIALS, size=5, draw=draw, lower=lower)
 
 
 def score(settings: dict[str, object]) -> float:
@@ -35,7 +35,7 @@ def score(settings: dict[str, object]) -> float:
     return -((math.log10(lr) + 2) ** 2) - 100 * (gamma - 0.97) ** 2
 
 
-def searched(found: Search, sign: float = 1.0) -> list[list[Tried]]:
+def searched(found: SettingsSearch, sign: float = 1.0) -> list[list[Tried]]:
     rounds: list[list[Tried]] = []
     while sum(map(len, rounds)) < TRIALS:
         rounds.append([Tried(one, sign * score(one)) for one in found.propose(rounds, lambda settings: "")])
@@ -106,7 +106,7 @@ def test_settings_that_no_run_takes_are_replaced(tmp_path: Path) -> None:
 
 def test_a_space_with_an_end_is_tried_to_its_end(tmp_path: Path) -> None:
     config = tiny_config(tmp_path, lr=0.001)
-    found = Search({"lr": [0.001, 0.01, 0.1, 1.0]}, "tpe", config, trials=4, size=2, draw=1, lower=False)
+    found = SettingsSearch({"lr": [0.001, 0.01, 0.1, 1.0]}, "tpe", config, trials=4, size=2, draw=1, lower=False)
     rounds: list[list[Tried]] = []
     for _ in range(2):
         rounds.append([Tried(one, 0.0) for one in found.propose(rounds, lambda settings: "")])

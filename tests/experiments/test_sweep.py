@@ -246,7 +246,7 @@ def test_a_strangers_round_is_looked_at(text: str, message: str, tmp_path: Path)
             "tune.trials: got 3, but the space of d3qn has 1 choices beside the plan's own",
         ),
         ("tune.sampler=cmaes", "tune.sampler: cmaes needs two ranges or more in the space; tpe takes any."),
-        ("tune.sampler=best", "tune.sampler: got best."),
+        ("tune.sampler=best", "tune.sampler: got 'best'."),
         (
             "tune.set=heldout",
             "tune.set: cannot be set in a pipeline (trials are judged by the validation set, never by",
@@ -295,7 +295,7 @@ def test_a_command_line_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--space", "lr=1..2"], "--space: lr is named twice."),
         (["--space", "gamma"], "--space: got 'gamma'; write KEY=LOW..HIGH"),
         (["--space", "gamma=0..1,logs"], "--space: got 'logs' in 'gamma=0..1,logs'; allowed behind a range: log, "),
-        (["--sampler", "best"], "tune.sampler: got best."),
+        (["--sampler", "best"], "tune.sampler: got 'best'."),
         (["quick"], "--config: got 'd3qn', but the plan 'quick' says it."),
         (["--launcher", "cloud"], "Unknown launcher (--launcher) 'cloud'"),
     ):

@@ -110,7 +110,8 @@ class CheckedPlan:
         stop = {} if section.stop is None else read_round(self, label, number // section.size).stop
         if not stop:
             return {}
-        own = {"early_stop_at": [int(step) for step in stop], "early_stop_below": list(stop.values())}
+        steps = sorted(stop, key=int)
+        own = {"early_stop_at": [int(step) for step in steps], "early_stop_below": [stop[step] for step in steps]}
         return {"early_stop_metric": watched_metric(self), **own}
 
     def trained_with(self, label: str) -> Config:

@@ -153,7 +153,7 @@ def own_settings(space: Space, config: Config) -> dict[str, object]:
     return {key: getattr(config, key, None) for key in space}
 
 
-class Search:
+class SettingsSearch:
     """The settings of one agent's trials, round by round."""
 
     def __init__(

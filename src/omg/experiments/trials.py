@@ -17,7 +17,7 @@ from omg.evaluation.rows import read_rows
 from omg.evaluation.suite_tables import ImportanceRow, SliceRow, TrialRow
 from omg.evaluation.tables import MetricRow
 from omg.experiments.runs import finished_run
-from omg.experiments.search import GRID, Range, Search, Space, Tried, choices, is_finite, shuffled
+from omg.experiments.search import GRID, Range, SettingsSearch, Space, Tried, choices, is_finite, shuffled
 from omg.names import file_name
 from omg.report.chapters import Chapter
 from omg.report.slices import slices_chapter
@@ -126,11 +126,11 @@ def space_of(plan: Plan, label: str) -> Space:
     return space
 
 
-def search_of(plan: Plan, label: str, config: Config) -> Search:
+def search_of(plan: Plan, label: str, config: Config) -> SettingsSearch:
     """The search for an agent's settings; of a plan whose trials are drawn by Optuna."""
     section = plan.tune
     assert section is not None
-    return Search(
+    return SettingsSearch(
         space_of(plan, label),
         section.sampler,
         config,

@@ -141,6 +141,7 @@ class TuneStage(Stage):
         if checked.self_play:
             raise UserError(f"tune: {checked.self_play[0]} learns in all seats and meets no validation partners.")
         check_sampler(plan.tune.sampler)
+        _check_stop(checked)
         found: dict[str, list[Config]] = {}
         for label, config in checked.agents.items():
             space = space_of(plan, label)
@@ -153,7 +154,6 @@ class TuneStage(Stage):
                 ends = [(f"tune.space.{next(iter(settings))}", settings) for settings in edges(space)]
                 found[label] = [config, *(checked.trial_with(label, settings, where) for where, settings in ends)]
         _check_read(plan, found)
-        _check_stop(checked)
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:

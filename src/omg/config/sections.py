@@ -26,6 +26,9 @@ class RunKeys(Keys):
     )
     seed: Whole = Field(1, ge=0, le=2**31 - 1, description="Seed of all random numbers")
     seeds: Few = Field(1, ge=1, description="Number of seeds trained as one program: seed, seed+1, ...")
+    devices: Few = Field(
+        1, ge=1, description="Devices of this machine that share the seeds of a run, or the games of its only seed"
+    )
     by_seed: dict[str, list[Real]] = Field(
         {}, description="Learning rate or weight of the entropy -> its value in each seed, instead of one for all"
     )

@@ -212,12 +212,14 @@ class Trainer:
             )
         for line in self._about_the_team():
             self.reporter.say(line)
-        found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
+        found = load_newest(
+            self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say, program.spread.place
+        )
         if found is None:
             self.reporter.rewind(0)
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
             progress = Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
-            state = take_over(program.init(seeds), self.config, program.spec)
+            state = program.spread.place(take_over(program.init(seeds), self.config, program.spec))
             if self.config.checkpoint_path is not None:
                 progress.last_log = progress.last_save = reached = int(state.t_env.numpy().min())
                 self.reporter.say(f"{self.config.checkpoint_path}: its learner goes on from t_env {reached:,}")
@@ -226,7 +228,7 @@ class Trainer:
         progress = read_progress(host, len(self.seeds), self.checkpoints)
         self.reporter.rewind(progress.record)
         self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
-        return state._replace(tuned=tuned_for(self.config, len(self.seeds))), progress
+        return program.spread.place(state._replace(tuned=tuned_for(self.config, len(self.seeds)))), progress
 
     def _evaluate(self, state: RunState, progress: Progress) -> Ending:
         """One test, and nothing else (`evaluate`)."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from omg.experiments.plan import Plan
     from omg.experiments.plan_check import CheckedPlan
 
-_NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", *RECORDS)
+_NO_MATTER = ("use_cuda", "devices", "use_tensorboard", "tracker", *RECORDS)
 """Settings that change nothing in a result."""
 _ELSEWHERE = ("self_play",)
 """Keys that a task says in another way: what matters is where an agent learns, not where the plan says so."""

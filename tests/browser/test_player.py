@@ -117,6 +117,29 @@ def test_keys_do_everything(opened, battle) -> None:
     assert page.is_checked("#loop")
 
 
+def test_the_page_says_what_is_on_it(opened, battle) -> None:
+    page = opened([battle])
+    said = page.locator("#kinds > span").all_inner_texts()
+    assert said == ["stalker", "zealot", "enemy stalker", "enemy zealot", "health", "shield", "time until it can shoot"]
+    assert page.locator("#keys kbd").all_inner_texts() == [
+        "space",
+        "\u2190",
+        "\u2192",
+        "Home",
+        "End",
+        "+",
+        "\u2212",
+        "l",
+        "s",
+        "b",
+    ]
+    assert page.inner_text("#plot-0 h2") == "How far off the belief is, in map units"
+    board = opened([filmed("foraging", steps=4)])
+    assert board.locator("#kinds > span").all_inner_texts() == ["player", "food"]
+    assert board.locator("#kinds > span:first-child svg").count() == 2
+    assert "in cells" in board.inner_text("#plot-0 h2")
+
+
 def test_a_seat_shows_its_own_values(opened, battle) -> None:
     page = opened([battle])
     page.fill("#at", "4")

@@ -12,7 +12,7 @@ from omg.report.chapters import Chapter
 from omg.report.charts import Axis, Chart, metric_axis, series
 from omg.report.charts import marks as levels
 from omg.report.derived import curve_from
-from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.style import INK, agent_colours, figure_style
 from omg.report.tables import BUDGETS, table_of
 from omg.report.words import agent_name, group_name, metric_words
 

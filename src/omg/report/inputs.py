@@ -11,8 +11,8 @@ from omg.evaluation.comparison import compare, summarise
 from omg.evaluation.report_tables import SettingRow, TrainingRow
 from omg.report.chapters import Chapter
 from omg.report.curves import Curve
-from omg.report.figures import agent_order
 from omg.report.self_play import compare_without_teams
+from omg.report.style import agent_order
 from omg.types import Row
 
 

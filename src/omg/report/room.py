@@ -12,9 +12,10 @@ from omg.evaluation.tables import ClosedRow, ResponseRow, RoomRow, TrainedRespon
 from omg.report.chapters import Chapter
 from omg.report.charts import Chart, Line, cross_play_chart, marks, metric_axis, panel, span
 from omg.report.curves import figure_path, save_figure
-from omg.report.figures import INK, PALETTE, draw_cross_play, figure_style
+from omg.report.figures import draw_cross_play
 from omg.report.frame import page_body, write_document
 from omg.report.markup import PageData, document, html_table, html_text
+from omg.report.style import INK, PALETTE, figure_style
 from omg.report.tables import ShownColumn, cells, table_of
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, counted, group_name, metric_words

@@ -26,7 +26,7 @@ from omg.names import inert
 from omg.report.chapters import Chapter
 from omg.report.charts import Axis, Chart, marks, metric_axis, series
 from omg.report.curves import Curve, figure_path, save_figure
-from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.style import INK, agent_colours, figure_style
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, metric_words
 from omg.types import Row

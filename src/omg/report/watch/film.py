@@ -124,7 +124,7 @@ def unit(header: Tree) -> str:
 
 
 def pace(steps: int) -> float:
-    """Steps in a second at which a game of so many is shown: short ones slowly enough to follow, long ones without boring."""
+    """Steps in a second at which a game of so many is shown: slow enough to follow, fast enough not to bore."""
     return round(min(max(steps / _FILM_SECONDS, _SLOWEST), _FASTEST), 2)
 
 

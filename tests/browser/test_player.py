@@ -196,7 +196,8 @@ def test_ghosts_stand_where_the_belief_has_them(opened, battle) -> None:
     assert float(ghosts.first.get_attribute("cx")) == pytest.approx(columns["x"][5][known][0], abs=1e-3)
     said = page.inner_text("#plot-0 .now")
     assert said == (
-        f'Step 5: belief off by {columns["distance"][5]:.2f} map units, "they stay" by {columns["stay_distance"][5]:.2f}.'
+        f'Step 5: belief off by {columns["distance"][5]:.2f} map units, "they stay" by '
+        f"{columns['stay_distance'][5]:.2f}."
     )
 
 

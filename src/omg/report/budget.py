@@ -93,21 +93,22 @@ def room_answer(rows: Sequence[BudgetRow], marks: Mapping[str, Marks], names: Ma
     if not own:
         return ""
     allowed, value = marks[own[0].group], metric_words(own[0].metric).value
+    over = "" if all(math.isnan(row.closed_low) for row in own) else " (95 % intervals over seeds)"
     agents = [f"{agent_name(row.agent, names)} closes {_percent(row)}" for row in own]
     best = ""
     if not math.isnan(allowed.optimum):
         share = allowed.closed(allowed.optimum)
-        best = f"; with a partner who is not known, {share:.0%} ({value(allowed.optimum)}) is the exact optimum"
+        best = f"; with a partner who is not known, {100 * share:.0f} % ({value(allowed.optimum)}) is the exact optimum"
     return (
         f"Of the room between the best fixed strategy ({value(allowed.best_fixed)}) and a known partner "
-        f"({value(allowed.ceiling)}), {', '.join(agents)}{best}."
+        f"({value(allowed.ceiling)}), {', '.join(agents)}{over}{best}."
     )
 
 
 def _percent(row: BudgetRow) -> str:
     """The share that an agent closes, with its interval over seeds where there is one."""
     ends = "" if math.isnan(row.closed_low) else f" [{100 * row.closed_low:.0f}, {100 * row.closed_high:.0f}]"
-    return f"{row.closed:.0%}{ends}".replace("-", "\N{MINUS SIGN}")
+    return f"{100 * row.closed:.0f} %{ends}".replace("-", "\N{MINUS SIGN}")
 
 
 def marks_words(marks: Marks, metric: str, group: str) -> str:

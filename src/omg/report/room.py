@@ -260,7 +260,8 @@ def room_chapter(
         lambda colours: draw_room(rows, names, closed, colours),
         "From the floor (a random player) over the best fixed player to the ceiling (the best responder to each team).",
         " ".join(map(room_sentence, rows)),
-        "Share closed: 0 is the best fixed player, 1 the best responder to each team.",
+        "Share closed: 0 is the best fixed player, 1 the best responder to each team. Its interval is over seeds and "
+        "teams.",
         *table_of(closed, SHARES, names),
         lambda colours: room_chart(rows, closed, names or {}, colours),
         {"room.csv": rows, "closed.csv": closed},

@@ -351,6 +351,9 @@ def test_the_command_makes_a_page_and_a_film(
     assert main(["watch", "a.omgrec", "--beside", "b.omgrec", "--export", "c.svg", "--step", "2"]) == 0
     assert capsys.readouterr().out == "Page: a.html\nPicture: c.svg\n"
     assert read(Path("a.html").read_text()) == json.loads(json.dumps(film([battle, other])))
+    assert main(["watch", "a.omgrec", "--export", "a.gif", "--export", "b.svg", "--step", "3"]) == 0
+    assert capsys.readouterr().out == "Page: a.html\nFilm: a.gif\nPicture: b.svg\n"
+    assert "step 3 of" in Path("b.svg").read_text()
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)))
     assert main(["watch", "a.omgrec", "-o", "p/q.html", "--open", "--note", "The <first> one."]) == 0
@@ -361,6 +364,7 @@ def test_the_command_makes_a_page_and_a_film(
         (["c.svg"], "no recording"),
         (["a.omgrec", "-o", "x.gif"], "--output: got 'x.gif'. Allowed: FILE.html"),
         (["a.omgrec", "--step", "2"], "--step: got 2, but nothing is exported."),
+        (["a.omgrec", "--export", "a.gif", "--step", "2"], "step: got 2, but a .gif shows all steps."),
     ):
         assert main(["watch", *words]) == 2
         assert said in capsys.readouterr().err

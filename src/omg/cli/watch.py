@@ -76,10 +76,13 @@ def watch(
     from omg.components.files import given_path, write_text
     from omg.recordings import Recording
     from omg.report.watch.page import watch_page
-    from omg.report.watch.pictures import check_export, check_name, export_game
+    from omg.report.watch.pictures import FILMS, check_export, check_name, export_game
 
-    for file in export or ():
-        check_name(file, step)
+    # A film beside pictures has all steps; alone it is told that it has.
+    pictures = [file for file in export or () if file.suffix.lower() not in FILMS]
+    exports = {file: step if file in pictures or not pictures else None for file in export or ()}
+    for file, own_step in exports.items():
+        check_name(file, own_step)
 
     def played(one: str | None) -> Recording:
         """A recording as it is; of anybody else a game."""
@@ -90,8 +93,8 @@ def watch(
 
     games = [played(source), *([] if beside is None else [played(beside)])]
     own_seat = None if seat is None else seat - 1
-    for file in export or ():
-        check_export(games[0], file, seat=own_seat, step=step)
+    for file, own_step in exports.items():
+        check_export(games[0], file, seat=own_seat, step=own_step)
     place = given_path(page)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -99,9 +102,9 @@ def watch(
     except OSError as error:
         raise UserError(f"--output: {page} cannot be written: {error.strerror or error}.") from None
     print_lines(f"Page: {page}")
-    for file in export or ():
-        kind = "Film" if file.suffix.lower() in (".gif", ".mp4") else "Picture"
-        print_lines(f"{kind}: {export_game(games[0], file, seat=own_seat, step=step)}")
+    for file, own_step in exports.items():
+        kind = "Picture" if file in pictures else "Film"
+        print_lines(f"{kind}: {export_game(games[0], file, seat=own_seat, step=own_step)}")
     if show and not webbrowser.open(place.resolve().as_uri()):
         print_lines("No browser was found to open it with.")
 

@@ -69,7 +69,7 @@ def _figures(report: ReportInput) -> dict[str, Callable[[], Figure]]:
         found["curves"] = partial(_curves, shown, metric, [colours[label] for label in curves])
     if report.cross_play:
         found["crossplay"] = partial(draw_cross_play, report.cross_play, metric=report.metric, names=names)
-    if report.offsets:
+    if report.far_offsets:
         found["offsets"] = partial(draw_offsets, report.offsets, names=names, colours=colours)
     if report.adaptation is not None:
         found["adaptation"] = partial(report.adaptation.draw, colours)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from omg.evaluation.tables import ComparisonRow, OffsetRow, SummaryRow
+from omg.evaluation.tables import ComparisonRow, SummaryRow
 from omg.report.charts import (
     cross_play_chart,
     curves_chart,
@@ -197,10 +197,8 @@ def _diagnostics(report: ReportInput, data: PageData, colours: Mapping[str, int]
         if chart is not None:
             caption = "Each measure with its 95 % interval over seeds; grey is what it would be otherwise."
             parts.append(data.chart(chart, caption))
-    offsets = [OffsetRow.of(row) for row in report.offsets]
-    # Where only what comes next can be selected there is nothing to show.
-    if any(row.offset > 1 for row in offsets):
-        drawn = offsets_chart(offsets, report.names, colours)
+    if report.far_offsets:
+        drawn = offsets_chart(report.far_offsets, report.names, colours)
         parts.append(data.chart(drawn, "How many steps ahead the states lie that were selected as subgoals."))
     if report.diagnostics:
         parts.append(html_table(*diagnostic_table(report)))

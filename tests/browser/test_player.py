@@ -157,6 +157,7 @@ def test_a_seat_shows_its_own_values(opened, battle) -> None:
             )
     page.click("summary >> text=The numbers that it is given")
     cells = page.locator("#numbers-0 .numbers > div")
+    cells.first.wait_for()
     assert cells.count() == battle["obs"].shape[2]
     assert page.locator("#numbers-0 .zero").count() == int((battle["obs"][4, 3] == 0).sum())
 

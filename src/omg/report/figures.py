@@ -17,7 +17,7 @@ from omg.evaluation.report_tables import ProfileRow
 from omg.evaluation.rows import R
 from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
 from omg.report.curves import figure_path, save_figure
-from omg.report.style import INK, agent_colours, figure_style
+from omg.report.style import INK, agent_colours, figure_style, marks_of
 from omg.report.words import agent_name, group_name, metric_words
 from omg.types import Row, Tree
 
@@ -274,11 +274,12 @@ def draw_profiles(
     words, palette = metric_words(given[0].metric), {**agent_colours(given), **(colours or {})}
     figure, grid = _figure((5.6, 3.2), 1, 1)
     axes = grid.flat[0]
-    for agent in _order(row.agent for row in given):
+    for place, agent in enumerate(_order(row.agent for row in given)):
         own = [row for row in given if row.agent == agent]
         levels = [row.level * words.factor for row in own]
         share, low, high = ([100 * row[key] for row in own] for key in ("share", "low", "high"))
-        axes.step(levels, share, where="post", color=palette[agent], linewidth=1.6, label=agent_name(agent, names))
+        look = {"color": palette[agent], "markersize": 4, **marks_of(place, len(levels), all_up_to=0)}
+        axes.step(levels, share, where="post", linewidth=1.6, label=agent_name(agent, names), **look)
         if not np.isnan(low).any():
             axes.fill_between(levels, low, high, step="post", color=palette[agent], alpha=0.16, linewidth=0)
     axes.set_xlabel(f"{words.noun}{', %' if words.share else ''}")

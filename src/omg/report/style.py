@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from omg.types import Json, Row
+from omg.types import Json, Row, Tree
 
 INK = "#24292f"
 """Colour of text and lines."""
@@ -13,6 +13,24 @@ INK = "#24292f"
 PALETTE = ("#0072b2", "#c2500a", "#007a5e", "#a9447f", "#8a6a00", "#6a51a3", "#5f6b76", "#2b8cc4")
 """Colours of agents in the order in which they appear, those of `assets/page.css` in the light: all of them can be told
 from white, and the first ones from each other by those who see no red or no green."""
+
+
+SHAPES = ("o", "s", "^", "D")
+"""Marks of agents in that order: who sees no colours tells them apart by these."""
+_MARKED = 8
+"""Marks on a long line."""
+
+
+def marks_of(place: int, points: int, *, all_up_to: int = 40) -> Tree:
+    """Marks of the agent at a place, as matplotlib names them: on all points of a short line, else on some of its own.
+
+    Args:
+        place: of the agent, from 0.
+        points: of its line.
+        all_up_to: points of a line that is short.
+    """
+    every = 1 if points <= all_up_to else -(-points // _MARKED)
+    return {"marker": SHAPES[place % len(SHAPES)], "markevery": (2 * place % every, every)}
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def test_keys_do_everything(opened, battle) -> None:
 def test_the_page_says_what_is_on_it(opened, battle) -> None:
     page = opened([battle])
     said = page.locator("#kinds > span").all_inner_texts()
-    assert said == ["stalker", "zealot", "enemy stalker", "enemy zealot", "health", "shield", "time until it can shoot"]
+    assert said == ["stalker, zealot", "enemy stalker, enemy zealot", "health", "shield", "time until it can shoot"]
     assert page.locator("#keys kbd").all_inner_texts() == [
         "space",
         "\u2190",

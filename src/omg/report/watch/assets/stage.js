@@ -202,7 +202,7 @@ function drawStage(film, game, picture, state) {
 /** What a piece is, without its number. */
 const kindOf = (piece) => (piece.label ? piece.name.replace(/ \d+$/, "") : piece.name);
 
-/** What the pieces of the field are: every kind that is ever there, in its colours. */
+/** What the pieces of the field are: every kind that is ever there, in its colours; kinds that look the same together. */
 function kinds(film) {
   const found = new Map();
   film.pieces.forEach((piece, number) => {
@@ -210,10 +210,16 @@ function kinds(film) {
     const looks = found.get(kindOf(piece)) || found.set(kindOf(piece), new Map()).get(kindOf(piece));
     looks.set(`${piece.colour} ${piece.square}`, piece);
   });
+  const alike = new Map();
+  for (const [kind, looks] of found) {
+    const look = [...looks.keys()].join();
+    alike.set(look, { names: [...(alike.get(look) || { names: [] }).names, kind], pieces: [...looks.values()] });
+  }
   const bars = film.fights ? [["well", "health"], ...(film.games.some((game) => game.shield) ? [["shield", "shield"]] : [])] : [];
   const small = (...inner) => svg("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, ...inner);
-  return [...[...found].map(([kind, looks]) => html("span", {}, ...[...looks.values()].map((piece) => small(piece.square
-    ? svg("rect", { x: 1, y: 1, width: 8, height: 8, rx: 1, fill: piece.colour }) : svg("circle", { cx: 5, cy: 5, r: 4.5, fill: piece.colour }))), kind)),
+  const look = (piece) => small(piece.square ? svg("rect", { x: 1, y: 1, width: 8, height: 8, rx: 1, fill: piece.colour })
+    : svg("circle", { cx: 5, cy: 5, r: 4.5, fill: piece.colour }));
+  return [...[...alike.values()].map(({ names, pieces }) => html("span", {}, ...pieces.map(look), names.join(", "))),
   ...bars.map(([look, word]) => html("span", {}, small(svg("g", { class: look }, svg("rect", { class: "full", y: 3.5, width: 10, height: 3 }))), word)),
   ...(film.games.some((game) => game.cooldown) ? [html("span", {}, small(svg("path", { class: "wait", d: arc(5, 5, 4, 0.7) })), "time until it can shoot")] : [])];
 }

@@ -21,11 +21,13 @@ from omg.errors import UserError, out_of_memory
 from omg.runners.vector import EpisodeStats, Filmed
 from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
-from omg.training.checkpoint import load_newest, save_checkpoint
+from omg.training.checkpoint import load_newest
 from omg.training.finite import check_losses, check_state
+from omg.training.memory import bytes_of_copy, fits_beside, shown_bytes
 from omg.training.program import Chunk, Program, Test
 from omg.training.progress import Progress, read_progress
 from omg.training.saved import kept_at, take_over
+from omg.training.saving import Saver
 from omg.training.start import about_learner, about_prior
 from omg.training.state import RunState
 from omg.training.stopwatch import Speed, Stopwatch
@@ -106,6 +108,9 @@ class Trainer:
         self.keep_film = keep_film
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         self.stop = stop or Stop()
+        self.saver = Saver(
+            checkpoints, with_buffer=config.save_buffer, keep=config.keep_checkpoints, beside=fits_beside(program)
+        )
         self._began = 0.0
         """When compiling began."""
         self._whole: tuple[RunState, Progress, Summary] | None = None
@@ -124,6 +129,7 @@ class Trainer:
         finally:
             if self.program.coming is not None:
                 self.program.coming.end(self.stop)
+            self.saver.end()
             self.program.close()
 
     def _run(self) -> Ending:
@@ -169,7 +175,8 @@ class Trainer:
                 state, log = chunk(state)
                 log = jax.device_get(log)
                 watch.stop(self.program.host_seconds)
-                check_losses(log, config, self.checkpoints)
+                check_losses(log, config, self.saver.newest)
+                self.saver.look()
                 if config.debug:
                     check_state(state)
                 summary.add(log)
@@ -192,12 +199,16 @@ class Trainer:
         """The newest whole checkpoint, or a fresh start."""
         program = self.program
         seeds = jnp.asarray(self.seeds, jnp.uint32)
-        size = program.storage_bytes() * len(self.seeds)
-        shown = f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"
+        shown = shown_bytes(program.storage_bytes() * len(self.seeds))
         self.reporter.say(
             f"replay buffer: {self.config.buffer_size} episodes x {len(self.seeds)} seed(s) = {shown}"
             f" ({self.config.buffer_dtype})"
         )
+        if self.config.save_model and not self.saver.beside:
+            self.reporter.say(
+                f"checkpoints: training waits for them, as memory has no room for a copy of the state "
+                f"({shown_bytes(bytes_of_copy(program))}) beside the run"
+            )
         for line in self._about_the_team():
             self.reporter.say(line)
         found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
@@ -351,7 +362,7 @@ class Trainer:
         played = int(state.episodes)
         if played + self.program.iterations * self.config.batch_size_run >= _MOST_EPISODES:
             if self._whole is not None and self.config.save_model:
-                self._save(*self._whole)
+                self._save(*self._whole, last=True)
             raise UserError(
                 f"t_max: got {self.config.t_max:,}, but by t_env {int(state.t_env.numpy().min()):,} this run has "
                 f"played {played:,} episodes, and it can count at most {_MOST_EPISODES - 1:,}. Go on in a new run with "
@@ -362,25 +373,19 @@ class Trainer:
         """Saves what there was before the games failed; says where the run can be continued."""
         if self._whole is None or not self.config.save_model:
             return "Nothing was saved."
-        self._save(*self._whole)
+        self._save(*self._whole, last=True)
         return f"The run is saved at t_env {self._whole[1].last_save:,}; once the game works, continue with omg resume."
 
-    def _save(self, state: RunState, progress: Progress, summary: Summary) -> None:
+    def _save(self, state: RunState, progress: Progress, summary: Summary, *, last: bool = False) -> None:
         progress.last_save = int(state.t_env.numpy().min())
         progress.summary = summary.dump()
         progress.record = self.reporter.position()
-        save_checkpoint(
-            self.checkpoints,
-            state,
-            asdict(progress),
-            with_buffer=self.config.save_buffer,
-            keep=self.config.keep_checkpoints,
-        )
+        self.saver.save(state, asdict(progress), last=last)
 
     def _finish(self, state: RunState, progress: Progress, summary: Summary) -> None:
         if not self.config.save_model:
             return
-        self._save(state, progress, summary)
+        self._save(state, progress, summary, last=True)
         steps = state.t_env.numpy()
         for index, seed in enumerate(self.seeds):
             one = self._one_seed(state, index)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import tempfile
 import time
 from dataclasses import asdict
@@ -20,7 +22,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from machine import machine
 
 from omg.components.replay import Storage
@@ -73,9 +74,9 @@ class Timed(Trainer):
         self.began = time.perf_counter()
         return found
 
-    def _save(self, *args: Any) -> None:
+    def _save(self, *args: Any, **how: bool) -> None:
         began = time.perf_counter()
-        super()._save(*args)
+        super()._save(*args, **how)
         self.pauses.append(time.perf_counter() - began)
 
     def _finish(self, *args: Any) -> None:
@@ -99,12 +100,13 @@ def filled(storage: Storage, key: jax.Array) -> Storage:
     return full._replace(filled=there, terminated=jnp.zeros_like(full.terminated), actions=full.actions * 0)
 
 
-def trainer(config: Config, program: Program, work: Path, state: RunState) -> Timed:
-    """A run that goes on from `state`."""
-    checkpoints = work / "checkpoints"
-    begun = Progress(last_test=0, last_log=0, last_save=0, tested_at=[0], newest_test=[{}])
-    save_checkpoint(checkpoints, state, asdict(begun), with_buffer=True, keep=2)
-    return Timed(Program(config) if program is None else program, checkpoints, Silent(), lambda *_: None)
+def timed(config: Config, begun: Path, work: Path) -> dict[str, Any]:
+    """How long a run took that went on from the checkpoints in `begun`."""
+    shutil.copytree(begun, work, copy_function=os.link)
+    run = Timed(Program(config), work, Silent(), lambda *_: None)
+    run.run()
+    row = {"steps": config.t_max, "seconds": run.ended - run.began, "pauses_s": run.pauses, "last_save_s": run.last}
+    return {**row, "save_model_interval": config.save_model_interval}
 
 
 def main() -> None:
@@ -129,7 +131,8 @@ def main() -> None:
     state = state._replace(storage=storage, episodes=jnp.int32(args.buffer), stored=jnp.int32(args.buffer))
     rows: dict[str, Any] = {"machine": machine(), "label": args.label, "buffer_bytes": size, "settings": SETTINGS}
     with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
-        saved = jax.tree.map(np.array, state)
+        begun = Progress(last_test=0, last_log=0, last_save=0, tested_at=[0], newest_test=[{}])
+        save_checkpoint(Path(scratch) / "begun", state, asdict(begun), with_buffer=True, keep=2)
         chunk = program.chunk.lower(state).compile()  # type: ignore[attr-defined]
         state, _ = chunk(state)
         before, began = int(state.t_env.numpy().sum()), time.perf_counter()
@@ -137,14 +140,12 @@ def main() -> None:
             state, log = chunk(state)
             jax.block_until_ready(log)
         interval = int((int(state.t_env.numpy().sum()) - before) / taken * args.seconds)
-        del state, chunk
+        del state, chunk, program, storage
         steps = interval * (args.saves + 1)
         for name, every in (("without", steps * 2), ("with", interval)):
             run = config(t_max=steps, save_model_interval=every)
-            timed = trainer(run, Program(run), Path(scratch) / name, saved)
-            timed.run()
-            rows[name] = {"steps": steps, "seconds": timed.ended - timed.began, "pauses_s": timed.pauses}
-            rows[name] |= {"last_save_s": timed.last, "save_model_interval": every}
+            rows[name] = timed(run, Path(scratch) / "begun", Path(scratch) / name)
+            print(name, rows[name], flush=True)
     pauses = rows["with"]["pauses_s"]
     rows["pause_s"] = median(pauses)
     rows["cost_s"] = (rows["with"]["seconds"] - rows["without"]["seconds"]) / len(pauses)

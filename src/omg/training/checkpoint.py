@@ -138,17 +138,23 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir()) if folder.is_dir() else []
 
 
-def load_newest(folder: Path, template: RunState, say: Callable[[str], None]) -> tuple[RunState, Tree] | None:
+def load_newest(
+    folder: Path,
+    template: RunState,
+    say: Callable[[str], None],
+    place: Callable[[RunState], RunState] = jax.device_put,
+) -> tuple[RunState, Tree] | None:
     """The newest checkpoint that is whole; damaged ones are reported through `say` and passed over.
 
     Args:
         folder: the run's checkpoint folder.
         template: shapes of the `RunState` (from `jax.eval_shape`).
         say: receives one message per damaged checkpoint.
+        place: brings what was read to its devices.
 
     Returns:
-        The state (on the default device; without `tuned`) and the host's counters, or None when there is no checkpoint
-        at all.
+        The state (where `place` has brought it; without `tuned`) and the host's counters, or None when there is no
+        checkpoint at all.
 
     Raises:
         UserError: all of them are damaged, or made for another configuration.
@@ -158,9 +164,11 @@ def load_newest(folder: Path, template: RunState, say: Callable[[str], None]) ->
         problem = _damage(path)
         if problem is None:
             try:
-                return _read(path, template._replace(tuned=None), say)
+                state, host = _read(path, template._replace(tuned=None), say)
             except (OSError, ValueError) as error:  # Damaged before its checksum was taken.
                 problem = f"it cannot be read: {error}"
+            else:
+                return place(state), host
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")
     if candidates:
         raise UserError(f"All {len(candidates)} checkpoints in {folder} are damaged; the run cannot be resumed.")
@@ -295,7 +303,7 @@ def _read(path: Path, template: PyTree, say: Callable[[str], None]) -> tuple[Run
         rows = arrays.get(leaf, np.zeros((shape.shape[0], 0, *shape.shape[2:]), _numpy_type(shape.dtype)))
         missing = max(shape.shape[1] - rows.shape[1], 0)
         arrays[leaf] = np.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
-    return jax.device_put(fill_leaves(template, arrays)), host
+    return fill_leaves(template, arrays), host
 
 
 def _wide_steps(arrays: dict[str, T], wide: Callable[[T], dict[str, T]]) -> dict[str, T]:

@@ -99,7 +99,7 @@ def check_memory(program: Program) -> None:
 def bytes_of_copy(program: Program) -> int:
     """What a checkpoint takes of the host's memory while it is written beside training."""
     config = program.config
-    return int((program.storage_bytes() * config.save_buffer + _learner_bytes(program)) * config.seeds)
+    return (program.storage_bytes() * config.save_buffer + _learner_bytes(program)) * config.seeds
 
 
 def fits_beside(program: Program) -> bool:
@@ -118,15 +118,17 @@ def _learner_bytes(program: Program) -> int:
 def _needs(program: Program) -> list[_Need]:
     """What takes memory in proportion to a key. Episodes are played and learned from in twice the stored precision."""
     config, seeds = program.config, program.config.seeds
-    episode = program.storage_bytes() / config.buffer_size * seeds
-    weights = _learner_bytes(program)
+    # Each accelerator has memory of its own for its seeds.
+    shared = config.devices if seeds > 1 and chosen_device().platform != "cpu" else 1
+    episode = program.storage_bytes() / config.buffer_size * seeds / shared
+    weights = _learner_bytes(program) / shared
     needs = [
         _Need("buffer_size", config.buffer_size, "episodes", episode),
         _Need("batch_size_run", config.batch_size_run, "games", 2 * episode),
         _Need("batch_size", config.batch_size, "episodes", 2 * episode * program.sequences / config.batch_size),
         _Need("seeds", seeds, f"networks of width {config.rnn_hidden_dim:,}", weights),
     ]
-    draws = _Need("updates_per_episode", program.updates, "updates of a round", 4 * config.buffer_size * seeds)
+    draws = _Need("updates_per_episode", program.updates, "updates of a round", 4 * config.buffer_size * seeds / shared)
     needs.append(draws)
     if program.examines:
         needs.append(_Need("test_nepisode", config.test_nepisode, "episodes", 2 * episode))

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from helpers.windows import LAPTOP, PHONE, open_window, start_browser  # noqa: E402
 
-COLOURS = 96
+COLOURS = 128
 
 
 class Picture(NamedTuple):
@@ -62,7 +62,7 @@ def main() -> None:
                 page.keyboard.press("ArrowRight")
             taken = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
             target = ROOT / "docs" / "assets" / f"{one.name}.png"
-            taken.quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+            taken.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
             page.context.close()
             print(target)
         browser.close()

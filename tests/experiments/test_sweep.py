@@ -25,7 +25,7 @@ from omg.config import resolve
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
 from omg.evaluation.suite_tables import SliceRow
-from omg.experiments.ahead import run_ahead
+from omg.experiments.ahead import _reads, run_ahead
 from omg.experiments.ledger import LEASES, Ledger
 from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import parse_plan
@@ -316,3 +316,11 @@ def pool_of_scripts(folder: Path) -> Pool:
     pool.add_scripted("nearest_food", "training")
     pool.add_scripted("own_level", "validation")
     return pool
+
+
+def test_a_trial_elsewhere_is_given_its_round_and_not_what_it_was_made_from(tmp_path: Path) -> None:
+    words = [*TWENTY, "tune.round=10", "pool.episodes=8"]
+    checked = check_plan(parse_plan(changed(*words, plan=PLAN)), tmp_path)
+    place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(quiet=True), quiet=True)
+    trial = next(task for task in plan_tasks(place) if task.title == "tune d3qn 19")
+    assert _reads(tmp_path, [trial]) == ("pipeline.yaml", "stages", "tune/rounds/d3qn-1.json", "pool")

@@ -15,7 +15,7 @@ from omg.evaluation.suite_tables import TrialRow
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
-from omg.experiments.results import finished_run
+from omg.experiments.runs import finished_run
 from omg.experiments.trials import chosen_trial, trial_file, trial_settings
 
 PLAN: dict[str, Any] = {

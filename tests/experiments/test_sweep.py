@@ -203,6 +203,7 @@ def test_more_trials_go_on_and_other_ones_are_others(tmp_path: Path) -> None:
         *(f"tune {label} {kind}_1" for label in PLAN["agents"] for kind in ("ask", "run")),
         "tune tables",
     }
+    assert len(tasks(tmp_path, "tune.trials=1000", "tune.round=1")) == 2001
     for word in ("tune.draw=2", "tune.sampler=random", "tune.space.lr.high=0.2", "report.lower_is_better=true"):
         other = tasks(tmp_path, word)
         assert all(before[title] != other.get(title) for title in before)
@@ -282,10 +283,14 @@ def test_a_command_line_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[
         "agent": ["rnn", "dueling"],
     }
     pool = pool_of_scripts(tmp_path / "pool")
-    plan = sweep_plan("d3qn", pool.path, {"trials": 5, "space": {"lr": [0.1]}}, ["t_max=300", "env_args.rows=4"])
+    plan = sweep_plan("d3qn", pool.path, {"space": {"lr": [0.1]}}, ["t_max=300", "env_args.rows=4"])
+    assert plan.tune is not None
+    assert (plan.tune.trials, plan.tune.sampler, plan.tune.stop) == (20, "tpe", None)
     assert plan.agents["d3qn"].settings == {"t_max": 300}
     assert plan.game.env_args["rows"] == 4
     assert plan.evaluation.sets == ["validation"]
+    quick = read_sweep("quick", {"space": {"lr": [0.1]}, "trials": 2}, ["train.t_max=300"], "return").values()
+    assert (quick["tune"]["trials"], quick["tune"]["sampler"], quick["report"]["metric"]) == (2, "tpe", "return")  # type: ignore[index]
     words = ["sweep", "--config=d3qn", f"--pool={pool.path}", "--space", "lr=1e-4..1e-2"]
     for more, message in (
         (

@@ -22,6 +22,7 @@ from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.cli import main
 from omg.config import resolve
+from omg.config.algorithms import remove_algorithm
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
 from omg.evaluation.suite_tables import SliceRow
@@ -180,6 +181,7 @@ def test_the_best_is_a_configuration(calm: SweepResult, tmp_path: Path) -> None:
     checked = check_plan(parse_plan(PLAN), calm.folder)
     settings = read_round(checked, "d3qn", 0).settings[number]
     config = resolve(str(path), "foraging").config
+    remove_algorithm(path.stem)
     assert config.lr == settings.get("lr", 0.0005)
     assert (config.agent, config.rnn_hidden_dim) == ("dueling", 16)
     # The pipeline of the same folder trains with it.

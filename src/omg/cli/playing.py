@@ -30,7 +30,7 @@ WhichOption = Annotated[str, typer.Option(metavar="last|best", help="Agent of th
 
 
 @dataclass(frozen=True)
-class Lineup:
+class WhoPlays:
     """Who plays with whom at which game; whose game it is comes when it is played."""
 
     team: str | None
@@ -79,7 +79,7 @@ def lineup(
     which: str,
     env_config: str | None,
     trust: bool,
-) -> Lineup:
+) -> WhoPlays:
     """The options of a command line; `words` are options of the game, like `env_args.map_name=8m`."""
     from omg.config.overrides import assignments
 
@@ -94,4 +94,4 @@ def lineup(
         if section != "env_args" or not option:
             raise UserError(f"{key}: only options of the game can be set here, e.g. env_args.map_name=8m.")
         options[option] = value
-    return Lineup(team, pool, pool_set, seed, which, line.env_config, options, trust)
+    return WhoPlays(team, pool, pool_set, seed, which, line.env_config, options, trust)

@@ -20,7 +20,7 @@ from omg.experiments.draws import KindsSection
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan
 from omg.experiments.plan_check import check_plan
-from omg.experiments.results import finished_run
+from omg.experiments.runs import finished_run
 from omg.pools import Pool
 
 SCRIPTS = ["nearest_food", "highest_food", "own_level"]

@@ -22,10 +22,11 @@ from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.cli import main
 from omg.config import resolve
+from omg.config.algorithms import remove_algorithm
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
 from omg.evaluation.suite_tables import SliceRow
-from omg.experiments.ahead import run_ahead
+from omg.experiments.ahead import _reads, run_ahead
 from omg.experiments.ledger import LEASES, Ledger
 from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import parse_plan
@@ -180,6 +181,7 @@ def test_the_best_is_a_configuration(calm: SweepResult, tmp_path: Path) -> None:
     checked = check_plan(parse_plan(PLAN), calm.folder)
     settings = read_round(checked, "d3qn", 0).settings[number]
     config = resolve(str(path), "foraging").config
+    remove_algorithm(path.stem)
     assert config.lr == settings.get("lr", 0.0005)
     assert (config.agent, config.rnn_hidden_dim) == ("dueling", 16)
     # The pipeline of the same folder trains with it.
@@ -203,6 +205,7 @@ def test_more_trials_go_on_and_other_ones_are_others(tmp_path: Path) -> None:
         *(f"tune {label} {kind}_1" for label in PLAN["agents"] for kind in ("ask", "run")),
         "tune tables",
     }
+    assert len(tasks(tmp_path, "tune.trials=1000", "tune.round=1")) == 2001
     for word in ("tune.draw=2", "tune.sampler=random", "tune.space.lr.high=0.2", "report.lower_is_better=true"):
         other = tasks(tmp_path, word)
         assert all(before[title] != other.get(title) for title in before)
@@ -282,10 +285,14 @@ def test_a_command_line_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[
         "agent": ["rnn", "dueling"],
     }
     pool = pool_of_scripts(tmp_path / "pool")
-    plan = sweep_plan("d3qn", pool.path, {"trials": 5, "space": {"lr": [0.1]}}, ["t_max=300", "env_args.rows=4"])
+    plan = sweep_plan("d3qn", pool.path, {"space": {"lr": [0.1]}}, ["t_max=300", "env_args.rows=4"])
+    assert plan.tune is not None
+    assert (plan.tune.trials, plan.tune.sampler, plan.tune.stop) == (20, "tpe", None)
     assert plan.agents["d3qn"].settings == {"t_max": 300}
     assert plan.game.env_args["rows"] == 4
     assert plan.evaluation.sets == ["validation"]
+    quick = read_sweep("quick", {"space": {"lr": [0.1]}, "trials": 2}, ["train.t_max=300"], "return").values()
+    assert (quick["tune"]["trials"], quick["tune"]["sampler"], quick["report"]["metric"]) == (2, "tpe", "return")  # type: ignore[index]
     words = ["sweep", "--config=d3qn", f"--pool={pool.path}", "--space", "lr=1e-4..1e-2"]
     for more, message in (
         (
@@ -316,3 +323,11 @@ def pool_of_scripts(folder: Path) -> Pool:
     pool.add_scripted("nearest_food", "training")
     pool.add_scripted("own_level", "validation")
     return pool
+
+
+def test_a_trial_elsewhere_is_given_its_round_and_not_what_it_was_made_from(tmp_path: Path) -> None:
+    words = [*TWENTY, "tune.round=10", "pool.episodes=8"]
+    checked = check_plan(parse_plan(changed(*words, plan=PLAN)), tmp_path)
+    place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(quiet=True), quiet=True)
+    trial = next(task for task in plan_tasks(place) if task.title == "tune d3qn 19")
+    assert _reads(tmp_path, [trial]) == ("pipeline.yaml", "stages", "tune/rounds/d3qn-1.json", "pool")

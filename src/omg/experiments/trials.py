@@ -366,7 +366,7 @@ def slice_rows(checked: CheckedPlan, label: str, rows: Sequence[TrialRow]) -> li
 
 def shown(value: object) -> str:
     """A setting in tables; the files of rounds have all its digits."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _place(values: Sequence[object] | Range, value: object) -> float:

@@ -138,8 +138,6 @@ class TuneStage(Stage):
             return {}
         if VALIDATION not in plan.pool.sets:
             raise UserError("tune: the pool has nobody in the set validation, by which trials are judged.")
-        if checked.self_play:
-            raise UserError(f"tune: {checked.self_play[0]} learns in all seats and meets no validation partners.")
         check_sampler(plan.tune.sampler)
         _check_stop(checked)
         found: dict[str, list[Config]] = {}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omg.components.files import read_json, write_json
-from omg.config import Config
+from omg.config import Config, change_config
 from omg.disk import DamagedFileError
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TUNE_FOLDER = "tune"
 VALIDATION = "validation"
-STOPPED = "stopped"
+STOPPED, DIVERGED = "stopped", "diverged"
 _MOST_BYTES = 16_000_000
 _FIXED = {
     "seed": "the seeds of trials follow from the plan's",
@@ -248,6 +248,25 @@ def side_by_side(settings: Sequence[Mapping[str, object]], config: Config, seeds
         return None
     own = {key: [one.get(key, getattr(config, key)) for one in settings for _ in range(seeds)] for key in tried}
     return {"seeds": seeds * len(settings), "by_seed": own}
+
+
+def without(config: Config, seeds: int, astray: Collection[int], where: Path) -> Config:
+    """A run of trials side by side in which those that went astray learn with the settings of another one.
+
+    Args:
+        config: of the run of all of them.
+        seeds: of each trial.
+        astray: their places in it.
+        where: the run is made.
+    """
+    whole = range(config.seeds // seeds)
+    other = next(place for place in whole if place not in astray)
+    places = [other if place in astray else place for place in whole]
+    by_seed = {
+        key: [values[place * seeds + index] for place in places for index in range(seeds)]
+        for key, values in config.by_seed.items()
+    }
+    return change_config(config, by_seed=by_seed, local_results_path=str(where))
 
 
 # ----------------------------------------------------------------------------------------------- what became of them

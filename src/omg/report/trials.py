@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omg.evaluation.suite_tables import TrialRow
 from omg.report.chapters import Chapter
 from omg.report.charts import Chart, Line, metric_axis, panel
-from omg.report.figures import agent_colours, figure_style
+from omg.report.style import agent_colours, figure_style
 from omg.report.tables import ShownColumn, table_of
 from omg.report.words import agent_name, metric_words
 

@@ -33,6 +33,7 @@ from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage
 from omg.experiments.stages.pool import PoolStage
 from omg.experiments.stages.prior import PriorStage
 from omg.experiments.trial_checks import check_read, check_stop
+from omg.experiments.trial_tables import importance_rows, shown, slice_rows
 from omg.experiments.trials import (
     DIVERGED,
     STOPPED,
@@ -42,14 +43,11 @@ from omg.experiments.trials import (
     best_file,
     check_number,
     drawn,
-    importance_rows,
     is_one_program,
     judged_trials,
     least_to_go_on,
     round_file,
     search_of,
-    shown,
-    slice_rows,
     space_of,
     tables,
     trial_file,

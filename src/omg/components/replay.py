@@ -165,7 +165,6 @@ def gather(storage: Storage, indices: Array, length: int) -> EpisodeBatch:
     Returns:
         Episodes of `length + 1` slots. Only those slots are touched, not the whole rows.
     """
-
     timed = _read(storage, lambda values: values[indices, : length + 1])
     return timed._replace(
         seat=None if storage.seat is None else storage.seat[indices],
@@ -178,11 +177,11 @@ def gather_rows(storage: Storage, episodes: Array, slots: Array) -> EpisodeBatch
 
     Args:
         storage: The ring.
-        episodes: [R, W] integers, its row for every slot; -1 for none.
-        slots: [R, W] integers, which slot of the episode; more than it has behind its end.
+        episodes: [rows, slots] integers, its row for every slot; -1 for none.
+        slots: [rows, slots] integers, which slot of the episode; more than it has behind its end.
 
     Returns:
-        R rows of W slots. Where an episode's last view is behind, nothing is played and the action is -1, as before the
+        So many rows of so many slots. Where an episode's last view is behind, nothing is played and the action is -1, as before the
         first step.
     """
     slots = jnp.minimum(slots, storage.filled.shape[1] - 1)

@@ -181,8 +181,8 @@ def gather_rows(storage: Storage, episodes: Array, slots: Array) -> EpisodeBatch
         slots: [rows, slots] integers, which slot of the episode; more than it has behind its end.
 
     Returns:
-        So many rows of so many slots. Where an episode's last view is behind, nothing is played and the action is -1, as before the
-        first step.
+        So many rows of so many slots. Behind an episode's last view nothing is played and the action is -1, as before
+        a first step.
     """
     slots = jnp.minimum(slots, storage.filled.shape[1] - 1)
     batch = _read(storage, lambda values: values[episodes, slots])

@@ -26,7 +26,7 @@ from jax import Array, lax
 from omg.components import take_seats
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.opponent_models.base import ModelInputs, OpponentModel, others_one_hot, own_action
-from omg.modules.recurrent import forgetting
+from omg.modules.recurrent import forgetting, turned
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch
@@ -81,11 +81,12 @@ class SeatViews(NamedTuple):
         Returns:
             Its outputs [B, T+1, m, U] and its recurrent states [B, T+1, m, W], of every slot.
         """
-        gates_in = agent.embed(self.seen, self.own_last, features, self.seats)
+        seats, told = (None if values is None else turned(values) for values in (self.seats, features))
+        gates_in = turned(agent.embed(turned(self.seen), turned(self.own_last), told, seats))
         if self.breaks is not None:
             gates_in = forgetting(gates_in, self.breaks)
         hidden = agent.unroll(gates_in, None, self.seats)
-        return agent.head(hidden, self.seats), hidden
+        return turned(agent.head(turned(hidden), seats)), hidden
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jax import Array
 from omg.modules.critics.base import CriticSizes, alternatives, weigh_inputs
 from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.layers import Linear
-from omg.modules.recurrent import forgetting, gru_cell, unroll_rows
+from omg.modules.recurrent import forgetting, gru_cell, turned, unroll_rows
 
 
 class RecurrentCritic(eqx.Module):
@@ -38,7 +38,7 @@ class RecurrentCritic(eqx.Module):
 
     def __call__(self, inputs: Sequence[Array], seats: Array | None = None, breaks: Array | None = None) -> Array:
         """See `Critic.__call__`: inputs -> [B, T, m]."""
-        return self.value(self._remember(inputs, breaks))[..., 0]
+        return turned(self.value(turned(self._remember(inputs, breaks)))[..., 0])
 
     def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
         """See `Critic.try_features`: inputs and [B, T', K, m, width] -> [B, T', K, m]."""
@@ -51,7 +51,8 @@ class RecurrentCritic(eqx.Module):
 
     def _remember(self, inputs: Sequence[Array], breaks: Array | None = None) -> Array:
         """The recurrent state after each slot, [B, T, m, W]."""
-        gates_in = self.input_gates(jax.nn.relu(weigh_inputs(self.fc1, self.sizes, inputs)))
+        given = [turned(one) for one in inputs]
+        gates_in = turned(self.input_gates(jax.nn.relu(weigh_inputs(self.fc1, self.sizes, given))))
         if breaks is not None:
             gates_in = forgetting(gates_in, breaks)
         batch, _, seats, _ = gates_in.shape

@@ -108,17 +108,18 @@ def run_omg(phase_file: str, words: list[str]) -> int:
 
     note("s")
     from omg.cli import main
-    from omg.training import loop
+    from omg.training import loop, saving
 
     def noted(owner: Any, name: str, letter: str) -> None:
         function = getattr(owner, name)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            before = os.pread(place, 1, 0).decode()
             note(letter)
             try:
                 return function(*args, **kwargs)
             finally:
-                note("t")
+                note("t" if before == "c" else before)
 
         setattr(owner, name, wrapped)
 
@@ -126,7 +127,7 @@ def run_omg(phase_file: str, words: list[str]) -> int:
     noted(loop.Trainer, "_test", "e")
     noted(loop.Trainer, "_compare_controls", "e")
     noted(loop.Trainer, "_finish", "w")
-    noted(loop, "save_checkpoint", "w")
+    noted(saving, "write_checkpoint", "w")
     return main(words)
 
 

@@ -115,7 +115,7 @@ def test_a_run_that_stopped_early_cannot_be_longer(kept: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["lr=0.1"], "lr: cannot change when a run goes on; it would be another run. Allowed: t_max."),
+        (["lr=0.1"], "lr: cannot change when a run goes on; it would be another run. Allowed: t_max, devices."),
         (["--config=vdn"], "config: cannot change when a run goes on"),
         (["t_max=500"], "t_max: got 500, but "),
         (["t_max=soon"], "t_max: got 'soon' (text); expected a whole number >= 1 and <= "),

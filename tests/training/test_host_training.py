@@ -206,6 +206,7 @@ def test_what_games_on_the_host_cannot_do(tmp_path: Path) -> None:
             build_program(adjust(config, has_gpu=False)[0])
         return str(error.value)
 
+    assert "devices: got 2, but games of gymma are no JAX programs; what they bring is learned" in refused(devices=2)
     assert "save_replay: got True, but gymma Walk writes no replays" in refused(save_replay=True)
     oracle = refused(algorithm="1iql1iql_omg", omg_q_input="oracle")
     assert "omg_q_input: got oracle, which looks ahead in a copy of the game" in oracle

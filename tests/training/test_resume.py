@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -17,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors import SafetensorError
 
 from helpers.processes import SAVE_OFTEN, Process, command, only_run, size_of_metrics
 from helpers.stopping import Stopping, shared_programs
@@ -305,9 +305,9 @@ def test_a_full_disk_is_reported_and_harms_nothing(
     first = save_checkpoint(tmp_path, state._replace(episodes=jnp.int32(4)), {}, with_buffer=True, keep=2)
 
     def full(*_: Any) -> None:
-        raise SafetensorError("I/O error: No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "save_file", full)
+    monkeypatch.setattr(files, "write_tensors", full)
     with pytest.raises(UserError, match=r"The checkpoint .*8 cannot be written: .*No space left on device"):
         save_checkpoint(tmp_path, state._replace(episodes=jnp.int32(8)), {}, with_buffer=True, keep=2)
     assert list(tmp_path.iterdir()) == [first]

@@ -23,7 +23,7 @@ from omg.launchers import Job
 from omg.launchers import local as processes
 from omg.stopping import Stop, Stopped, ends_by_signal
 from omg.tracking import RunFolder
-from omg.training import loop
+from omg.training import saving
 from omg.training.checkpoint import list_checkpoints
 from omg.training.loop import Trainer
 
@@ -73,7 +73,7 @@ def in_chunk(call: int) -> Callable[[pytest.MonkeyPatch, int], None]:
 
 
 def in_save(patch: pytest.MonkeyPatch, number: int) -> None:
-    patch.setattr(loop, "save_checkpoint", raising_once(number, loop.save_checkpoint, 3))
+    patch.setattr(saving, "write_checkpoint", raising_once(number, saving.write_checkpoint, 3))
 
 
 def in_test(patch: pytest.MonkeyPatch, number: int) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from omg.api.playing import evaluate, load
 from omg.api.recording import record
 from omg.api.run import Run
-from omg.config import Config, adjust, check_stored, resolve
+from omg.config import Config, adjust, change_config, check_stored, resolve
 from omg.config.old_words import is_old_key
 from omg.envs import ENVS, Env, make_env, plays_on_host
 from omg.envs.adapters import OPTIONS, adapt
@@ -29,7 +29,7 @@ from omg.report.replays import check_replays, write_replays
 from omg.stopping import Stop
 from omg.tracking import RunFolder, RunReporter, Table, check_trackers, load_seeds
 from omg.tracking.extension import extend_run, keep_former_best
-from omg.training.device import chosen_device, prepare
+from omg.training.device import prepare
 from omg.training.loop import BEST_AT_END, Trainer
 from omg.training.memory import check_memory, peak_memory
 from omg.training.obs_adapter import save_maps
@@ -150,6 +150,7 @@ def resume(
     folder: str | Path,
     *,
     t_max: int | str | None = None,
+    devices: int | str | None = None,
     config: Config | None = None,
     console: Console | None = None,
     quiet: bool = False,
@@ -160,6 +161,7 @@ def resume(
     Args:
         folder: of the run.
         t_max: a later end. The run is then the same as one that had it from the start: see `tracking.extension`.
+        devices: how many share the run from now on; those that it began with unless given.
         config: what the caller began the run with; only the paths of other folders may differ from what it stored.
             Left out, the stored configuration counts, as far as a file's word does (`omg.envs.trust`).
         console: where progress is shown.
@@ -183,13 +185,15 @@ def resume(
         if t_max is not None:
             chosen, note = extend_run(opened, t_max)
             notes.append(note)
+        if devices is not None:
+            chosen = change_config(chosen, devices=devices)
         prepare(chosen.use_cuda, plays_on_host(chosen.env, chosen.env_args), use_cache=not chosen.debug)
         program = build_program(chosen)
         check_memory(program)
         return _run(opened, program, notes, console, quiet, own_word=config is not None)
 
 
-_ELSEWHERE = ("use_cuda", "local_results_path", "init_param_path", "prior_path", "init_from")
+_ELSEWHERE = ("use_cuda", "devices", "local_results_path", "init_param_path", "prior_path", "init_from")
 """Keys that may change between two halves of a run: a folder may have been moved to another machine."""
 
 
@@ -247,7 +251,7 @@ def _run(
         stop.tell, stop.last_words = reporter.say, interrupted
         if program.obs_adapters:
             save_maps(folder.path, program.obs_adapters)
-        for line in (f"run folder: {folder.path}", f"device: {chosen_device().device_kind}", *notes):
+        for line in (f"run folder: {folder.path}", f"device: {program.spread.words}", *notes):
             reporter.say(line)
         if isinstance(program.env, Described) and program.env.about:
             reporter.say(program.env.about)

@@ -78,26 +78,31 @@ def resume(
 ) -> None:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped.
 
-    t_max=N gives it a later end: the result is that of a run which had it from the start. Nothing else can change.
+    t_max=N gives it a later end: the result is that of a run which had it from the start. devices=N shares it between
+    other devices than before. Nothing else can change.
     """
-    t_max = _new_end(context.args)
+    given = _may_change(context.args)
 
     from omg import api
 
-    _print_run(api.resume(run, t_max=t_max, console=Console()))
+    _print_run(api.resume(run, t_max=given.get("t_max"), devices=given.get("devices"), console=Console()))
 
 
-def _new_end(words: list[str]) -> int | str | None:
-    """The only setting that a run may be resumed with."""
+_CHANGING = ("t_max", "devices")
+
+
+def _may_change(words: list[str]) -> dict[str, int | str]:
+    """The only settings that a run may be resumed with."""
     from omg.config.overrides import assignments
 
     line = read_words(None, None, words)
     given = assignments(line.overrides)
     given |= {key: value for key, value in (("config", line.config), ("env_config", line.env_config)) if value}
     for key in given:
-        if key != "t_max":
-            raise UserError(f"{key}: cannot change when a run goes on; it would be another run. Allowed: t_max.")
-    return given.get("t_max")
+        if key not in _CHANGING:
+            allowed = ", ".join(_CHANGING)
+            raise UserError(f"{key}: cannot change when a run goes on; it would be another run. Allowed: {allowed}.")
+    return given
 
 
 def evaluate(

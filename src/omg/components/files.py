@@ -8,18 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from omg.components.headers import StoredArray, read_header
+from omg.components.tensors import nothing, write_tensors
 from omg.disk import WRITING, DamagedFileError, read_json, write_bytes, write_json, write_text
 from omg.errors import UserError, abridged
 from omg.types import Json, PyTree
@@ -133,23 +133,15 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> str:
-    """Writes named arrays as safetensors and returns the file's checksum. bfloat16 is stored as its bits."""
-    # `ascontiguousarray` makes arrays of one number out of bare numbers, hence the reshape.
-    plain = {name: np.ascontiguousarray(_bits(value)).reshape(np.shape(value)) for name, value in arrays.items()}
-    path.touch()
-    mode = path.stat().st_mode
-    try:
-        save_file(plain, path)
-    except SafetensorError as error:
-        code = re.search(r"os error (\d+)", str(error))
-        reason = (None, str(error)) if code is None else (int(code[1]), os.strerror(int(code[1])), str(path))
-        raise OSError(*reason) from None
-    # safetensors makes its files readable by their owner only; the mode of other new files lets pools be shared.
-    path.chmod(mode)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    return checksum(path)
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], between: Callable[[], None] = nothing) -> str:
+    """Writes named arrays as safetensors and returns the file's checksum. bfloat16 is stored as its bits.
+
+    Args:
+        path: the file.
+        arrays: by name.
+        between: see `write_tensors`.
+    """
+    return write_tensors(path, {name: _bits(value) for name, value in arrays.items()}, between)
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -26,6 +26,9 @@ class RunKeys(Keys):
     )
     seed: Whole = Field(1, ge=0, le=2**31 - 1, description="Seed of all random numbers")
     seeds: Few = Field(1, ge=1, description="Number of seeds trained as one program: seed, seed+1, ...")
+    devices: Few = Field(
+        1, ge=1, description="Devices of this machine that share the seeds of a run, or the games of its only seed"
+    )
     by_seed: dict[str, list[Real]] = Field(
         {}, description="Learning rate or weight of the entropy -> its value in each seed, instead of one for all"
     )
@@ -51,6 +54,12 @@ class RunKeys(Keys):
     )
     early_stop_value: Real | None = Field(None, description="Value of early_stop_metric that ends the run")
     early_stop_patience: Many = Field(3, ge=1, description="Consecutive tests that must reach early_stop_value")
+    early_stop_at: list[Steps] = Field(
+        [], max_length=100, description="Environment steps at which a run ends that does too badly by then"
+    )
+    early_stop_below: list[Real] = Field(
+        [], max_length=100, description="For each of them, the least value of early_stop_metric that goes on"
+    )
 
 
 class SacredKeys(Keys):

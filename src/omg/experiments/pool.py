@@ -48,7 +48,7 @@ _OWN_KEYS = {
     "local_results_path": "runs are kept inside the pool",
     "save_model": "agents must be saved",
 }
-_FREE_KEYS = ("use_cuda", "local_results_path")
+_FREE_KEYS = ("use_cuda", "devices", "local_results_path")
 """Settings in which a run that is continued may differ: the machine and the place can be others."""
 
 

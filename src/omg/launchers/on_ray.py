@@ -7,20 +7,18 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from omg.envs.trust import inherited
 from omg.errors import UserError, disk_fault
 from omg.launchers import carrying
-from omg.launchers.base import Ended, Job, JobEnd, Launcher, NextJob, Site
+from omg.launchers.base import Job, Site
+from omg.launchers.cluster import ClusterLauncher, ClusterPart
 from omg.launchers.lease import Holder, Lease, here, lease_name
-from omg.launchers.process import Shares, carried, may_go_better, told_again
 from omg.launchers.remote import UNSEEN_CODE, Began, Brought, Order, Over, do_part, sees, versions
 from omg.launchers.serving import DISK_CODE
-from omg.launchers.settings import MOST_JOBS, LauncherSettings
+from omg.launchers.settings import LauncherSettings
 from omg.names import inert
 
 if TYPE_CHECKING:
@@ -35,16 +33,11 @@ _GB = 1024**3
 
 
 @dataclass
-class _RayTask:
+class _RayTask(ClusterPart):
     """A part that Ray has."""
 
-    job: Job
-    tries: int = 0
-    """How often it was handed over."""
     words: ObjectRefGenerator | None = None
     handed: float = 0.0
-    began: float = 0.0
-    where: str = ""
     node: str = ""
     avoided: list[str] = field(default_factory=list)
     """Ids of machines whose disks failed it."""
@@ -64,17 +57,15 @@ def ray_sees(leases: str, head: Holder) -> tuple[str, bool]:
     return socket.gethostname(), sees(leases, head)
 
 
-class RayLauncher(Launcher):
+class RayLauncher(ClusterLauncher[_RayTask]):
     """Does each job as a task of Ray."""
-
-    elsewhere = True
 
     def __init__(self, site: Site, settings: LauncherSettings, head: Lease) -> None:
         try:
             import ray
         except ImportError:
             raise UserError(f"--launcher ray: Ray is not installed. Install it with: {INSTALL}") from None
-        self.site, self.jobs, self._settings, self._head = site, settings.jobs or MOST_JOBS, settings, head
+        super().__init__(site, settings, head)
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
@@ -85,37 +76,6 @@ class RayLauncher(Launcher):
             self.close()
             raise
         self._hosts: set[str] = set()
-
-    def run(self, next_job: NextJob, ended: Ended) -> None:
-        """See `Launcher`."""
-        parts: list[_RayTask] = []
-        failed: list[str] = []
-        shares = Shares()
-        try:
-            while True:
-                while len(parts) < self.jobs and (job := next_job()) is not None:
-                    parts.append(_RayTask(job))
-                    shares.begin(job.label)
-                    self._hand_over(parts[-1])
-                if not parts:
-                    break
-                shares.pass_time()
-                for part in self._look(parts):
-                    over = self._hear(part)
-                    if over is None or (over.code and self._again(part, over)):
-                        continue
-                    parts.remove(part)
-                    done = over.code == 0
-                    ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
-                    if not done:
-                        failed.append(f"{part.job.label}: {over.reason}")
-                    seconds = time.perf_counter() - part.began
-                    self.site.say(f"{part.job.label}: {'finished' if done else 'failed'} after {seconds:.0f} s")
-        finally:
-            for part, done in self._stop(parts):
-                ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
-        if failed:
-            raise UserError(failed[0])
 
     def close(self) -> None:
         """Ends the connection, and a cluster that was begun for it."""
@@ -186,22 +146,16 @@ class RayLauncher(Launcher):
         )
         return False
 
+    def _part(self, job: Job) -> _RayTask:
+        return _RayTask(job)
+
     def _hand_over(self, part: _RayTask) -> None:
         """Gives a part to Ray."""
         job, site, ray = part.job, self.site, self._ray
         needs = self._settings.machine.over(job.needs)
-        part.tries += 1
         part.where, part.node, part.began, part.told = "", "", 0.0, False
         part.handed = time.perf_counter()
-        order = Order(
-            job,
-            str(site.folder),
-            str(site.logs),
-            str(site.leases),
-            here(),
-            carried({**os.environ, **inherited()}),
-            self._copied,
-        )
+        order = self._order(job, copied=self._copied)
         files = carrying.collect(site.folder, job.reads, whole=False) if self._copied else {}
         files |= carrying.collect(site.folder, job.makes) if self._copied else {}
         task = ray.remote(num_returns="streaming", max_retries=0)(ray_part).options(
@@ -214,8 +168,7 @@ class RayLauncher(Launcher):
         )
         part.words = task.remote(order, ray.put(files) if files else {})
 
-    def _look(self, parts: list[_RayTask]) -> list[_RayTask]:
-        """Those of some parts that have something to tell."""
+    def _look(self, parts: Sequence[_RayTask]) -> list[_RayTask]:
         for part in parts:
             if not part.where and not part.told and time.perf_counter() - part.handed >= _PATIENCE:
                 part.told = True
@@ -235,7 +188,6 @@ class RayLauncher(Launcher):
         )
 
     def _hear(self, part: _RayTask) -> Over | None:
-        """The next word of a part; None while it goes on."""
         ray = self._ray
         assert part.words is not None
         try:
@@ -272,46 +224,28 @@ class RayLauncher(Launcher):
             raise disk_fault(error, self.site.folder) or error from None
 
     def _again(self, part: _RayTask, over: Over) -> bool:
-        """Begins a part again that its machine has failed, unless it was begun too often."""
         if over.code == UNSEEN_CODE:
             if self._settings.files == "shared":
                 return False
             self.site.say(f"{part.job.label}: {over.reason}; its files travel through Ray from here on")
             self._copied = True
-        elif not may_go_better(over.code) or part.tries > self._settings.retries:
-            return False
-        else:
-            self.site.say(told_again(part.job.label, over.reason, part.tries, self._settings.retries))
+            self._begin(part)
+            return True
         if over.code == DISK_CODE and part.node:
             part.avoided.append(part.node)
             left = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]} - set(part.avoided)
             part.avoided = part.avoided if left else []
-        self._hand_over(part)
-        return True
+        return super()._again(part, over)
 
-    def _stop(self, parts: list[_RayTask]) -> Iterator[tuple[_RayTask, bool]]:
-        """Lets parts save and end; each, with whether it was done by then."""
-        if not parts:
-            return
-        self._head.stop()
-        try:
-            for part in parts:
-                # Those that have begun hear it from the head's lease, if they see it; others must not begin.
-                if self._copied or not part.where:
-                    self._ray.cancel(part.words)
-            left = list(parts)
-            while left:
-                for part in self._look(left):
-                    with suppress(UserError):
-                        over = self._hear(part)
-                        if over is None:
-                            continue
-                        yield part, over.code == 0
-                        left.remove(part)
-        except KeyboardInterrupt:
-            for part in parts:
-                self._ray.cancel(part.words, force=True)
-            raise
+    def _take_back(self, parts: Sequence[_RayTask]) -> list[_RayTask]:
+        for part in parts:
+            # Those that have begun hear it from the head's lease, if they see it; others must not begin.
+            if self._copied or not part.where:
+                self._ray.cancel(part.words)
+        return []
+
+    def _kill(self, part: _RayTask) -> None:
+        self._ray.cancel(part.words, force=True)
 
     def _compare(self, word: Began) -> None:
         """Says once for every machine in what its results may differ."""

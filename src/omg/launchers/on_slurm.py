@@ -8,20 +8,19 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from omg.envs.trust import inherited
 from omg.errors import UserError
-from omg.launchers.base import Ended, Job, JobEnd, Launcher, Needs, NextJob, Site
-from omg.launchers.lease import HELD, Lease, here, lease_name, look
-from omg.launchers.process import Shares, carried, may_go_better, told_again
+from omg.launchers.base import Job, Needs, Site
+from omg.launchers.cluster import ClusterLauncher, ClusterPart
+from omg.launchers.lease import HELD, Lease, lease_name, look
 from omg.launchers.remote import UNSEEN_CODE, Began, Order, Over, do_part
-from omg.launchers.settings import MOST_JOBS, LauncherSettings
+from omg.launchers.settings import LauncherSettings
 from omg.names import inert
 
 if TYPE_CHECKING:
@@ -69,26 +68,20 @@ class SlurmPart:
 
 
 @dataclass
-class _SlurmTask:
+class _SlurmTask(ClusterPart):
     """A part that Slurm has."""
 
-    job: Job
-    handle: SlurmJob[Over]
-    lease: int
+    handle: SlurmJob[Over] | None = None
+    lease: int = 0
     """Number of its lease before it was handed over."""
-    tries: int = 1
-    began: float = 0.0
-    where: str = ""
 
 
-class SlurmLauncher(Launcher):
+class SlurmLauncher(ClusterLauncher[_SlurmTask]):
     """Does each job as a job of Slurm."""
-
-    elsewhere = True
 
     def __init__(self, site: Site, settings: LauncherSettings, head: Lease) -> None:
         submitit = _submitit()
-        self.site, self.jobs, self._settings, self._head = site, settings.jobs or MOST_JOBS, settings, head
+        super().__init__(site, settings, head)
         # A folder of its own: what submitit reads back are pickles, which nobody else may have put there.
         self._place = site.leases / f"{PLACE}-{uuid4().hex[:12]}"
         self._place.mkdir(mode=0o700)
@@ -102,53 +95,17 @@ class SlurmLauncher(Launcher):
             raise UserError(f"--launcher slurm: {inert(str(error))} Start omg where sbatch and srun are.") from None
         site.say(f"{site.folder}: must be on a file system that Slurm's nodes see; the first part tells if it is not")
 
-    def run(self, next_job: NextJob, ended: Ended) -> None:
-        """See `Launcher`."""
-        parts: list[_SlurmTask] = []
-        failed: list[str] = []
-        shares = Shares()
-        try:
-            while True:
-                while len(parts) < self.jobs and (job := next_job()) is not None:
-                    parts.append(self._hand_over(job))
-                    shares.begin(job.label)
-                if not parts:
-                    break
-                time.sleep(_LOOK)
-                shares.pass_time()
-                for part in list(parts):
-                    over = self._hear(part)
-                    if over is None or (over.code and self._again(part, over)):
-                        continue
-                    parts.remove(part)
-                    done = over.code == 0
-                    ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
-                    if not done:
-                        failed.append(f"{part.job.label}: {over.reason}")
-                    seconds = time.perf_counter() - part.began
-                    self.site.say(f"{part.job.label}: {'finished' if done else 'failed'} after {seconds:.0f} s")
-        finally:
-            for part, done in self._stop(parts):
-                ended(JobEnd(part.job.label, done, shares.end(part.job.label), part.where))
-        if failed:
-            raise UserError(failed[0])
-
     def close(self) -> None:
         """Deletes what submitit has written; what parts print is in the logs."""
         shutil.rmtree(self._place, ignore_errors=True)
 
-    def _hand_over(self, job: Job) -> _SlurmTask:
-        site = self.site
-        order = Order(
-            job,
-            str(site.folder),
-            str(site.logs),
-            str(site.leases),
-            here(),
-            carried({**os.environ, **inherited()}),
-            copied=False,
-        )
-        before = look(site.leases, lease_name(job.label)).number
+    def _part(self, job: Job) -> _SlurmTask:
+        return _SlurmTask(job)
+
+    def _hand_over(self, part: _SlurmTask) -> None:
+        job, site = part.job, self.site
+        part.where, part.began = "", 0.0
+        part.lease = look(site.leases, lease_name(job.label)).number
         parameters = _parameters(job, self._settings)
         if self._settings.executor == "local":
             named = {"timeout_min": parameters["time"], "signal_delay_s": parameters["signal_delay_s"]}
@@ -156,62 +113,45 @@ class SlurmLauncher(Launcher):
         else:
             self._executor.update_parameters(**parameters)
         try:
-            handle = self._executor.submit(SlurmPart(order))
+            part.handle = self._executor.submit(SlurmPart(self._order(job, copied=False)))
         except Exception as error:  # What sbatch says comes as an error of submitit's own.
             raise UserError(f"--launcher slurm: {job.label} was not accepted: {inert(str(error).strip())}") from None
-        site.say(f"{job.label}: handed to Slurm as job {handle.job_id}")
-        return _SlurmTask(job, handle, before)
+        site.say(f"{job.label}: handed to Slurm as job {part.handle.job_id}")
+
+    def _look(self, parts: Sequence[_SlurmTask]) -> list[_SlurmTask]:
+        time.sleep(_LOOK)
+        return list(parts)
 
     def _hear(self, part: _SlurmTask) -> Over | None:
-        """How a part has ended; None while it waits or goes on."""
-        label, site = part.job.label, self.site
+        label, site, handle = part.job.label, self.site, part.handle
+        assert handle is not None
         seen = look(site.leases, lease_name(label))
         if seen.number > part.lease and seen.state == HELD and seen.holder is not None:
             part.lease, part.where = seen.number, seen.holder.host
             part.began = part.began or time.perf_counter()
             log = site.logs / f"{lease_name(label)}.log"
             site.say(f"{label}: running on {inert(part.where)}, process {seen.holder.pid}, see {log}")
-        if not part.handle.done():
+        if not handle.done():
             return None
         try:
-            return part.handle.result()
+            return handle.result()
         except Exception as error:  # submitit has no class of its own for each of the ways in which a job is lost.
             text = str(error).strip().partition("\n")[0]
-            return Over(-signal.SIGKILL, f"job {part.handle.job_id} was lost ({inert(text)[:160]})", {}, b"")
+            return Over(-signal.SIGKILL, f"job {handle.job_id} was lost ({inert(text)[:160]})", {}, b"")
 
     def _again(self, part: _SlurmTask, over: Over) -> bool:
-        """Hands a part over again that its machine has failed, unless it was begun too often."""
-        if over.code == UNSEEN_CODE or not may_go_better(over.code) or part.tries > self._settings.retries:
-            return False
-        self.site.say(told_again(part.job.label, over.reason, part.tries, self._settings.retries))
-        anew = self._hand_over(part.job)
-        part.handle, part.lease, part.tries = anew.handle, anew.lease, part.tries + 1
-        return True
+        # Files do not travel through Slurm: a machine that sees none of them would not another time.
+        return over.code != UNSEEN_CODE and super()._again(part, over)
 
-    def _stop(self, parts: list[_SlurmTask]) -> Iterator[tuple[_SlurmTask, bool]]:
-        """Lets parts save and end; each, with whether it was done by then. Those that wait are taken back."""
-        if not parts:
-            return
-        # Those that are at work hear it from the head's lease.
-        self._head.stop()
-        try:
-            left = list(parts)
-            for part in parts:
-                if not part.where and part.handle.state in ("PENDING", "UNKNOWN"):
-                    part.handle.cancel(check=False)
-                    yield part, False
-                    left.remove(part)
-            while left:
-                time.sleep(_LOOK)
-                for part in list(left):
-                    over = self._hear(part)
-                    if over is not None:
-                        yield part, over.code == 0
-                        left.remove(part)
-        except KeyboardInterrupt:
-            for part in parts:
+    def _take_back(self, parts: Sequence[_SlurmTask]) -> Iterator[_SlurmTask]:
+        for part in parts:
+            if not part.where and part.handle is not None and part.handle.state in ("PENDING", "UNKNOWN"):
                 part.handle.cancel(check=False)
-            raise
+                yield part
+
+    def _kill(self, part: _SlurmTask) -> None:
+        if part.handle is not None:
+            part.handle.cancel(check=False)
 
 
 def batch_text(label: str, needs: Needs, settings: LauncherSettings, folder: Path) -> str:

@@ -26,7 +26,7 @@ from omg.types import Json
 
 _OWN = ("seed", "seeds", "local_results_path", "label", "name")
 """Keys that tell runs of one agent apart: repetitions of a training."""
-_PLACE = ("local_results_path", "use_cuda")
+_PLACE = ("local_results_path", "use_cuda", "devices")
 """Keys about where a run was made, which its repetition need not share."""
 _MOST_KEYS = 2
 """Keys that are put into the label of an agent."""

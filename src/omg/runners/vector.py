@@ -81,6 +81,10 @@ def any_over(flags: Array, axis_name: str | None) -> Array:
     return found if axis_name is None else jax.lax.pmax(found.astype(jnp.int32), axis_name) > 0
 
 
+def _as_they_are(values: PyTree) -> PyTree:
+    return values
+
+
 def play_episodes(
     env: Env,
     policy: Policy,
@@ -92,6 +96,7 @@ def play_episodes(
     dtype: DTypeLike = jnp.float32,
     axis_name: str | None = None,
     film: Film | None = None,
+    games: Callable[[PyTree], PyTree] = _as_they_are,
 ) -> Rollout:
     """Plays `num_envs` episodes to their end.
 
@@ -108,6 +113,7 @@ def play_episodes(
         dtype: number type of recorded observations and states.
         axis_name: name of the surrounding `vmap` axis, if any; games of all its members end together.
         film: what is filmed besides; players then tell what they think, and play the same.
+        games: told what is seen of the games and what comes of every step, [B, ...]; says where they are computed.
 
     Returns:
         Episodes [B, T + 1, ...] and their statistics [B].
@@ -118,6 +124,7 @@ def play_episodes(
     epsilon = jnp.asarray(epsilon, jnp.float32)
     key, reset_key, team_key = jax.random.split(key, 3)
     world, seen = env.reset(reset_key, num_envs)
+    seen = games(seen)
     memory = policy.initial(num_envs, team_key)
     lineup = policy.lineup(memory)
     learns = lineup.players < 0 if lineup is not None and env.spec.reward_per_agent else None
@@ -145,6 +152,7 @@ def play_episodes(
         actions, next_memory, extra = policy.act(seen, memory, act_key, epsilon)
         before = world
         world, after, outcome = env.step(env_key, world, actions)
+        after, outcome = games((after, outcome))
         if films.any:
             slot = _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
             row = films.cut(slot, before, outcome.truncated & alive)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from types import EllipsisType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ from omg.components.files import (
     write_json,
 )
 from omg.components.headers import DamagedFileError, StoredArray, read_header
+from omg.components.tensors import nothing
 from omg.envs.trust import check_bytes
 from omg.errors import UserError
 from omg.names import check_links
@@ -48,27 +50,68 @@ _LEARNER_PREFIX = "learner."
 _STEPS = "t_env"
 
 
+class Snapshot(NamedTuple):
+    """What a checkpoint holds of a state."""
+
+    episodes: int
+    arrays: dict[str, np.ndarray]
+
+
+Part = tuple[slice | EllipsisType, ...]
+"""Of an array: all of it, or the rows of a replay buffer that were filled."""
+Take = Callable[[str, jax.Array, Part], np.ndarray]
+"""(path, leaf, part) -> that part of the leaf."""
+
+
+def _seen(name: str, leaf: jax.Array, part: Part) -> np.ndarray:
+    return np.asarray(leaf)[part]
+
+
+def snapshot(state: RunState, *, with_buffer: bool, take: Take = _seen) -> Snapshot:
+    """What is saved of a state: all but the rows of the replay buffer that were never filled, and `tuned`.
+
+    Args:
+        state: of the run.
+        with_buffer: whether the replay buffer is.
+        take: makes arrays of its leaves. Those that are only looked at are the state's own memory on a CPU, which
+            changes when it is donated.
+    """
+    arrays = {}
+    filled: Part = (slice(None), slice(int(np.asarray(state.stored))))
+    for name, leaf in name_leaves(state._replace(tuned=None)).items():
+        stored = name.startswith(_BUFFER_PREFIX)
+        if with_buffer or not stored:
+            arrays[name] = take(name, leaf, filled if stored else (...,))
+    return Snapshot(int(np.asarray(state.episodes)), arrays)
+
+
 def save_checkpoint(folder: Path, state: RunState, host: Tree, *, with_buffer: bool, keep: int) -> Path:
+    """Writes one checkpoint of a state; see `write_checkpoint`."""
+    return write_checkpoint(folder, snapshot(state, with_buffer=with_buffer), host, keep=keep)
+
+
+def write_checkpoint(
+    folder: Path, saved: Snapshot, host: Tree, *, keep: int, between: Callable[[], None] = nothing
+) -> Path:
     """Writes one checkpoint under `folder` and removes all but the newest `keep`.
 
-    Rows of the replay buffer that were never filled are left out, and `tuned`, which the configuration says. A crash at
-    any moment leaves the older checkpoints intact. What stands in the way goes: leftovers of killed processes, and
-    later checkpoints, which can only be damaged ones that a resume has passed over.
+    A crash at any moment leaves the older checkpoints intact. What stands in the way goes: leftovers of killed
+    processes, and later checkpoints, which can only be damaged ones that a resume has passed over.
+
+    Args:
+        folder: the run's checkpoint folder.
+        saved: of the state.
+        host: the host's counters.
+        keep: number of newest checkpoints that stay.
+        between: called before every block of the file; what it raises ends the writing and leaves nothing behind.
 
     Raises:
         UserError: the disk does not take it.
     """
-    arrays = {leaf: np.asarray(value) for leaf, value in name_leaves(state._replace(tuned=None)).items()}
-    used = int(np.asarray(state.stored))
-    for leaf in [leaf for leaf in arrays if leaf.startswith(_BUFFER_PREFIX)]:
-        if with_buffer:
-            arrays[leaf] = arrays[leaf][:, :used]
-        else:
-            del arrays[leaf]
-    path = folder / f"{int(np.asarray(state.episodes)):012d}"
+    path = folder / f"{saved.episodes:012d}"
     try:
         with new_folder(path) as staging:
-            digest = save_arrays(staging / _STATE, arrays)
+            digest = save_arrays(staging / _STATE, saved.arrays, between)
             write_json(staging / _HOST, host)
             files = {_STATE: digest, _HOST: checksum(staging / _HOST)}
             write_json(staging / _MANIFEST, {"format": _FORMAT, "files": files})
@@ -95,17 +138,23 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir()) if folder.is_dir() else []
 
 
-def load_newest(folder: Path, template: RunState, say: Callable[[str], None]) -> tuple[RunState, Tree] | None:
+def load_newest(
+    folder: Path,
+    template: RunState,
+    say: Callable[[str], None],
+    place: Callable[[RunState], RunState] = jax.device_put,
+) -> tuple[RunState, Tree] | None:
     """The newest checkpoint that is whole; damaged ones are reported through `say` and passed over.
 
     Args:
         folder: the run's checkpoint folder.
         template: shapes of the `RunState` (from `jax.eval_shape`).
         say: receives one message per damaged checkpoint.
+        place: brings what was read to its devices.
 
     Returns:
-        The state (on the default device; without `tuned`) and the host's counters, or None when there is no checkpoint
-        at all.
+        The state (where `place` has brought it; without `tuned`) and the host's counters, or None when there is no
+        checkpoint at all.
 
     Raises:
         UserError: all of them are damaged, or made for another configuration.
@@ -115,9 +164,11 @@ def load_newest(folder: Path, template: RunState, say: Callable[[str], None]) ->
         problem = _damage(path)
         if problem is None:
             try:
-                return _read(path, template._replace(tuned=None), say)
+                state, host = _read(path, template._replace(tuned=None), say)
             except (OSError, ValueError) as error:  # Damaged before its checksum was taken.
                 problem = f"it cannot be read: {error}"
+            else:
+                return place(state), host
         say(f"checkpoint {path.name} is damaged ({problem}); using the one before it")
     if candidates:
         raise UserError(f"All {len(candidates)} checkpoints in {folder} are damaged; the run cannot be resumed.")
@@ -252,7 +303,7 @@ def _read(path: Path, template: PyTree, say: Callable[[str], None]) -> tuple[Run
         rows = arrays.get(leaf, np.zeros((shape.shape[0], 0, *shape.shape[2:]), _numpy_type(shape.dtype)))
         missing = max(shape.shape[1] - rows.shape[1], 0)
         arrays[leaf] = np.pad(rows, [(0, 0), (0, missing), *[(0, 0)] * (rows.ndim - 2)])
-    return jax.device_put(fill_leaves(template, arrays)), host
+    return fill_leaves(template, arrays), host
 
 
 def _wide_steps(arrays: dict[str, T], wide: Callable[[T], dict[str, T]]) -> dict[str, T]:

@@ -26,6 +26,7 @@ from omg.learners.base import Learner, S
 from omg.modules.opponent_models.prior import Prior
 from omg.runners import RUNNERS
 from omg.runners.vector import Film, Rollout
+from omg.training.spread import Spread
 from omg.training.state import (
     EXAMINE_STREAM,
     TEST_STREAM,
@@ -53,6 +54,8 @@ class Seating(Generic[S]):
     learner: Learner[S]
     team: TeamSetup | None
     """None where one algorithm has all seats."""
+    spread: Spread
+    """Over which devices."""
 
     @property
     def watches(self) -> bool:
@@ -159,6 +162,7 @@ class CompiledCollector(Generic[S]):
         self.iterations = iterations_per_chunk(seating.config, seating.env.spec.episode_limit)
         self._play = RUNNERS[seating.config.runner].build.play
         self._dtype = jnp.dtype(seating.config.buffer_dtype)
+        self._shared = {"games": seating.spread.games} if seating.spread.shares_games else {}
 
     def squad(self) -> Squad | None:
         """See `Collector`."""
@@ -179,9 +183,10 @@ class CompiledCollector(Generic[S]):
                 exploration(self.seating.config, t_env),
                 dtype=self._dtype,
                 axis_name=self.seeds.axis,
+                **self._shared,
             )
 
-        return self.seeds(one)(state.learner, state.key, state.t_env)
+        return self.seating.spread.played(self.seeds(one)(state.learner, state.key, state.t_env))
 
     def test(self, state: RunState[S], player: str, *, record: bool, film: Film | None = None) -> Rollout:
         """See `Collector`."""
@@ -196,6 +201,7 @@ class CompiledCollector(Generic[S]):
                 record=record,
                 axis_name=self.seeds.axis,
                 film=film,
+                **self._shared,
             )
 
         return self.seeds(one)(state.learner, state.key)

@@ -32,6 +32,7 @@ from omg.learners.base import S
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Film, Rollout, play_episodes
 from omg.training.collecting import POLICY, TESTED, Say, Seating
 from omg.training.program import Program
+from omg.training.spread import Spread
 from omg.training.state import EXAMINE_STREAM, TEST_STREAM, RunState, Seated, SeedMap, exploration, split_key
 from omg.training.team import TeamSetup
 from omg.training.tuned import tuned_for
@@ -231,6 +232,7 @@ class EncounterProgram(Program[PyTree]):
             collector=partial(EncounterCollector, frozen=self.frozen, player=player),
             # The agent has the prior that it was trained with.
             keep_prior=True,
+            spread=Spread(),
         )
 
     def begin(self, learner: PyTree, seeds: Sequence[int], team: np.ndarray) -> RunState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,28 +11,27 @@ import numpy as np
 
 from omg.components.files import name_leaves
 from omg.errors import UserError
-from omg.training.checkpoint import list_checkpoints
 
 if TYPE_CHECKING:
     from omg.config import Config
     from omg.training.state import IterationLog, RunState
 
 
-def check_losses(log: IterationLog, config: Config, checkpoints: Path) -> None:
+def check_losses(log: IterationLog, config: Config, newest: Callable[[], Path | None]) -> None:
     """Stops at a loss that is not a number; the last checkpoint was written before it happened.
 
     Args:
         log: of one chunk, [I, Z, ...].
         config: of the run.
-        checkpoints: the run's checkpoint folder.
+        newest: the newest checkpoint of the run, if there is one.
     """
     for name, values in log.learner.items():
         bad = np.argwhere(~np.isfinite(values) & log.active)
         if len(bad):
             iteration, index = int(bad[0][0]), int(bad[0][1])
             t_env = int(log.t_env.numpy()[iteration, index])
-            saved = list_checkpoints(checkpoints)
-            kept = f"The last good checkpoint is {saved[-1]}" if saved else "No checkpoint had been written yet"
+            saved = newest()
+            kept = f"The last good checkpoint is {saved}" if saved else "No checkpoint had been written yet"
             raise UserError(
                 f"Training diverged: {name} = {values[iteration, index]} for seed {config.seed + index} near t_env "
                 f"{t_env:,}. {kept}; try a smaller lr (now {config.lr}) or grad_norm_clip "

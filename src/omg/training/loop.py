@@ -21,11 +21,14 @@ from omg.errors import UserError, out_of_memory
 from omg.runners.vector import EpisodeStats, Filmed
 from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
-from omg.training.checkpoint import load_newest, save_checkpoint
+from omg.training.checkpoint import load_newest
+from omg.training.early import does_badly, reached_goal
 from omg.training.finite import check_losses, check_state
+from omg.training.memory import bytes_of_copy, fits_beside, shown_bytes
 from omg.training.program import Chunk, Program, Test
 from omg.training.progress import Progress, read_progress
 from omg.training.saved import kept_at, take_over
+from omg.training.saving import Saver
 from omg.training.start import about_learner, about_prior
 from omg.training.state import RunState
 from omg.training.stopwatch import Speed, Stopwatch
@@ -106,6 +109,9 @@ class Trainer:
         self.keep_film = keep_film
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         self.stop = stop or Stop()
+        self.saver = Saver(
+            checkpoints, with_buffer=config.save_buffer, keep=config.keep_checkpoints, beside=fits_beside(program)
+        )
         self._began = 0.0
         """When compiling began."""
         self._whole: tuple[RunState, Progress, Summary] | None = None
@@ -124,6 +130,7 @@ class Trainer:
         finally:
             if self.program.coming is not None:
                 self.program.coming.end(self.stop)
+            self.saver.end()
             self.program.close()
 
     def _run(self) -> Ending:
@@ -169,7 +176,8 @@ class Trainer:
                 state, log = chunk(state)
                 log = jax.device_get(log)
                 watch.stop(self.program.host_seconds)
-                check_losses(log, config, self.checkpoints)
+                check_losses(log, config, self.saver.newest)
+                self.saver.look()
                 if config.debug:
                     check_state(state)
                 summary.add(log)
@@ -192,20 +200,26 @@ class Trainer:
         """The newest whole checkpoint, or a fresh start."""
         program = self.program
         seeds = jnp.asarray(self.seeds, jnp.uint32)
-        size = program.storage_bytes() * len(self.seeds)
-        shown = f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"
+        shown = shown_bytes(program.storage_bytes() * len(self.seeds))
         self.reporter.say(
             f"replay buffer: {self.config.buffer_size} episodes x {len(self.seeds)} seed(s) = {shown}"
             f" ({self.config.buffer_dtype})"
         )
+        if self.config.save_model and not self.saver.beside:
+            self.reporter.say(
+                f"checkpoints: training waits for them, as memory has no room for a copy of the state "
+                f"({shown_bytes(bytes_of_copy(program))}) beside the run"
+            )
         for line in self._about_the_team():
             self.reporter.say(line)
-        found = load_newest(self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say)
+        found = load_newest(
+            self.checkpoints, jax.eval_shape(program.init, seeds), self.reporter.say, program.spread.place
+        )
         if found is None:
             self.reporter.rewind(0)
             nothing: list[dict[str, float]] = [{} for _ in self.seeds]
             progress = Progress(tested_at=[-1] * len(self.seeds), newest_test=nothing)
-            state = take_over(program.init(seeds), self.config, program.spec)
+            state = program.spread.place(take_over(program.init(seeds), self.config, program.spec))
             if self.config.checkpoint_path is not None:
                 progress.last_log = progress.last_save = reached = int(state.t_env.numpy().min())
                 self.reporter.say(f"{self.config.checkpoint_path}: its learner goes on from t_env {reached:,}")
@@ -214,7 +228,7 @@ class Trainer:
         progress = read_progress(host, len(self.seeds), self.checkpoints)
         self.reporter.rewind(progress.record)
         self.reporter.say(f"resuming at t_env {int(state.t_env.numpy().min()):,}")
-        return state._replace(tuned=tuned_for(self.config, len(self.seeds))), progress
+        return program.spread.place(state._replace(tuned=tuned_for(self.config, len(self.seeds)))), progress
 
     def _evaluate(self, state: RunState, progress: Progress) -> Ending:
         """One test, and nothing else (`evaluate`)."""
@@ -273,7 +287,7 @@ class Trainer:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         self.reporter.busy(f"testing, {self.config.test_nepisode:,} episodes of each seed")
         stats, found, film = jax.device_get(test(state))
-        progress.last_test = int(state.t_env.numpy().min())
+        before, progress.last_test = progress.last_test, int(state.t_env.numpy().min())
         rows: list[Row] = []
         steps = state.t_env.numpy()
         if film is not None and self.keep_film is not None:
@@ -298,7 +312,8 @@ class Trainer:
                     self.save_agent(self._one_seed(state, index), seed, t_env, which, values)
         self.reporter.rows(rows)
         self.reporter.tested(progress.last_test, self._headline(progress))
-        progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
+        progress.streak = progress.streak + 1 if reached_goal(self.config, progress) else 0
+        progress.given_up = does_badly(self.config, progress, before)
 
     def _headline(self, progress: Progress) -> dict[str, float]:
         """The success metric and the return of the newest test, averaged over seeds."""
@@ -326,19 +341,12 @@ class Trainer:
                 rows += [Row(seed, int(steps[index]), key, value) for key, value in drops.items()]
         self.reporter.rows(rows)
 
-    def _reached_goal(self, progress: Progress) -> bool:
-        """Whether the newest test of every seed has `early_stop_value`."""
-        metric, value = self.config.early_stop_metric, self.config.early_stop_value
-        if metric is None or value is None:
-            return False
-        if any(metric not in values for values in progress.newest_test):
-            names = ", ".join(sorted(progress.newest_test[0]))
-            raise UserError(f"early_stop_metric: got '{metric}', which is no test metric. Allowed: {names}.")
-        return all(values[metric] >= value for values in progress.newest_test)
-
     def _stops_early(self, progress: Progress) -> bool:
-        """Whether `early_stop_value` was held for `early_stop_patience` tests in a row."""
-        if self.config.early_stop_metric is None or progress.streak < self.config.early_stop_patience:
+        """Whether `early_stop_value` was held for `early_stop_patience` tests in a row, or the run does badly."""
+        if progress.given_up:
+            self.reporter.say(f"early stop: {progress.given_up}")
+            return True
+        if self.config.early_stop_value is None or progress.streak < self.config.early_stop_patience:
             return False
         self.reporter.say(
             f"early stop: {self.config.early_stop_metric} >= {self.config.early_stop_value} in {progress.streak} "
@@ -351,7 +359,7 @@ class Trainer:
         played = int(state.episodes)
         if played + self.program.iterations * self.config.batch_size_run >= _MOST_EPISODES:
             if self._whole is not None and self.config.save_model:
-                self._save(*self._whole)
+                self._save(*self._whole, last=True)
             raise UserError(
                 f"t_max: got {self.config.t_max:,}, but by t_env {int(state.t_env.numpy().min()):,} this run has "
                 f"played {played:,} episodes, and it can count at most {_MOST_EPISODES - 1:,}. Go on in a new run with "
@@ -362,25 +370,19 @@ class Trainer:
         """Saves what there was before the games failed; says where the run can be continued."""
         if self._whole is None or not self.config.save_model:
             return "Nothing was saved."
-        self._save(*self._whole)
+        self._save(*self._whole, last=True)
         return f"The run is saved at t_env {self._whole[1].last_save:,}; once the game works, continue with omg resume."
 
-    def _save(self, state: RunState, progress: Progress, summary: Summary) -> None:
+    def _save(self, state: RunState, progress: Progress, summary: Summary, *, last: bool = False) -> None:
         progress.last_save = int(state.t_env.numpy().min())
         progress.summary = summary.dump()
         progress.record = self.reporter.position()
-        save_checkpoint(
-            self.checkpoints,
-            state,
-            asdict(progress),
-            with_buffer=self.config.save_buffer,
-            keep=self.config.keep_checkpoints,
-        )
+        self.saver.save(state, asdict(progress), last=last)
 
     def _finish(self, state: RunState, progress: Progress, summary: Summary) -> None:
         if not self.config.save_model:
             return
-        self._save(state, progress, summary)
+        self._save(state, progress, summary, last=True)
         steps = state.t_env.numpy()
         for index, seed in enumerate(self.seeds):
             one = self._one_seed(state, index)

@@ -47,8 +47,12 @@ def memory_bytes() -> tuple[int, str]:
         limit = (device.memory_stats() or {}).get("bytes_limit")
         if limit:
             return int(limit), f"the {device.device_kind}"
+    return _host_bytes(), "this machine"
+
+
+def _host_bytes() -> int:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**63
-    return min([physical, *(_cgroup_limit(path) for path in _CGROUP)]), "this machine"
+    return min([physical, *(_cgroup_limit(path) for path in _CGROUP)])
 
 
 def peak_memory() -> int | None:
@@ -92,19 +96,39 @@ def check_memory(program: Program) -> None:
         raise _refusal(largest, available, where, int(max(limit - others, 0) // largest.unit), others)
 
 
+def bytes_of_copy(program: Program) -> int:
+    """What a checkpoint takes of the host's memory while it is written beside training."""
+    config = program.config
+    return (program.storage_bytes() * config.save_buffer + _learner_bytes(program)) * config.seeds
+
+
+def fits_beside(program: Program) -> bool:
+    """Whether the host's memory has room for that copy; on a CPU all else that a run needs is there, too."""
+    if chosen_device().platform != "cpu":
+        return bytes_of_copy(program) <= _host_bytes() * _SHARE
+    return sum(need.bytes for need in _needs(program)) + bytes_of_copy(program) <= memory_bytes()[0] * _SHARE
+
+
+def _learner_bytes(program: Program) -> int:
+    """Of one seed."""
+    learner = jax.eval_shape(program.learner.init, jax.random.PRNGKey(0))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(learner))
+
+
 def _needs(program: Program) -> list[_Need]:
     """What takes memory in proportion to a key. Episodes are played and learned from in twice the stored precision."""
     config, seeds = program.config, program.config.seeds
-    episode = program.storage_bytes() / config.buffer_size * seeds
-    learner = jax.eval_shape(program.learner.init, jax.random.PRNGKey(0))
-    weights = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(learner))
+    # Each accelerator has memory of its own for its seeds.
+    shared = config.devices if seeds > 1 and chosen_device().platform != "cpu" else 1
+    episode = program.storage_bytes() / config.buffer_size * seeds / shared
+    weights = _learner_bytes(program) / shared
     needs = [
         _Need("buffer_size", config.buffer_size, "episodes", episode),
         _Need("batch_size_run", config.batch_size_run, "games", 2 * episode),
         _Need("batch_size", config.batch_size, "episodes", 2 * episode * program.sequences / config.batch_size),
         _Need("seeds", seeds, f"networks of width {config.rnn_hidden_dim:,}", weights),
     ]
-    draws = _Need("updates_per_episode", program.updates, "updates of a round", 4 * config.buffer_size * seeds)
+    draws = _Need("updates_per_episode", program.updates, "updates of a round", 4 * config.buffer_size * seeds / shared)
     needs.append(draws)
     if program.examines:
         needs.append(_Need("test_nepisode", config.test_nepisode, "episodes", 2 * episode))
@@ -122,3 +146,8 @@ def _refusal(need: _Need, available: int, where: str, most: int, others: float =
 
 def _shown(size: float) -> str:
     return f"{size / 1e9:,.0f} GB" if size >= 1e10 else f"{size / 1e9:,.2f} GB"
+
+
+def shown_bytes(size: int) -> str:
+    """A size in words, however small."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"

@@ -35,11 +35,12 @@ from omg.stopping import Coming, signal_of
 from omg.training.adapting import PLAYERS
 from omg.training.collecting import TESTED, CompiledCollector, MakeCollector, Say, Seating
 from omg.training.compile_times import CompileTimes
-from omg.training.device import chosen_device, compile_cache
+from omg.training.device import compile_cache
 from omg.training.hosted import HostCollector
 from omg.training.learning import Learning, Metrics, Rows
 from omg.training.measures import MEASURES, ExaminedEpisodes, take_measures
 from omg.training.obs_adapter import Maps
+from omg.training.spread import Spread
 from omg.training.start import Given, adopt, load_prior_for, starting_learner, starting_weights
 from omg.training.state import SEEDS_AXIS, IterationLog, RunState, Seated
 from omg.training.team import TeamSetup, build_team
@@ -86,7 +87,14 @@ def build_program(config: Config, env: Env | None = None) -> Program:
         env: its game, where it has been built already.
     """
     env = make_env(config.env, **config.env_args) if env is None else env
-    return Program(config, env, collector=HostCollector if is_hosted(env) else CompiledCollector)
+    if not is_hosted(env):
+        return Program(config, env)
+    if config.devices > 1:
+        raise UserError(
+            f"devices: got {config.devices}, but games of {env.spec.name} are no JAX programs; what they bring is "
+            f"learned on one device. Allowed: 1."
+        )
+    return Program(config, env, collector=HostCollector)
 
 
 def film_of(config: Config, env: Env) -> Film | None:
@@ -108,6 +116,7 @@ class Program(Generic[S]):
         team: TeamSetup | None = None,
         collector: MakeCollector[S] = CompiledCollector,
         keep_prior: bool = False,
+        spread: Spread | None = None,
     ) -> None:
         """Builds everything that the configuration names.
 
@@ -117,6 +126,7 @@ class Program(Generic[S]):
             team: stands in for the team that the configuration names.
             collector: how episodes are played.
             keep_prior: a prior of subgoals is not learned along, even where none is given: the agent brings its own.
+            spread: stands in for the devices that the configuration asks for.
 
         Raises:
             UserError: what the configuration asks for cannot be had.
@@ -145,7 +155,8 @@ class Program(Generic[S]):
         self._check_adapters()
         self.weights = starting_weights(config, self.spec, self.partners, config.seeds)
         self.learned = starting_learner(config, self.learner, config.seeds)
-        seating = Seating(config, self.env, self.learner, self.team)
+        self.spread = Spread(config) if spread is None else spread
+        seating = Seating(config, self.env, self.learner, self.team, self.spread)
         self.learner_watches = seating.watches
         """Whether the learner has no seat itself."""
         self._check_steps()
@@ -153,18 +164,18 @@ class Program(Generic[S]):
         """The compiled chunk, from when `compile` has begun with it."""
         self.collector = collector(seating)
         self.learning = Learning(seating, self.collector.seeds.axis, learner_with)
-        start = jax.jit(self._init)
+        start = self.spread.init(self._init)
         # Arguments and not constants of the program, so that other players and weights need no other compilation.
         self.init: Callable[[Array], RunState[S]] = lambda seeds: start(
             seeds, self.prior, (self.weights, self.learned), self.collector.squad(), tuned_for(config, len(seeds))
         )
-        self._compiled_chunk, self._compiled_test = jax.jit(self._chunk, donate_argnums=0), jax.jit(self._test)
+        self._compiled_chunk, self._compiled_test = self.spread.chunk(self._chunk), self.spread.look(self._test)
         self._take_in_round, self._examine_round = jax.jit(self._take_in, donate_argnums=0), jax.jit(self._examine)
         inside = self.collector.inside
         self.chunk: Chunk[S] = self._compiled_chunk if inside else self._play_and_learn
         self.test: Test[S] = self._compiled_test if inside else self._play_and_examine
         self.controls: dict[str, Callable[[RunState[S]], EpisodeStats]] = {
-            name: jax.jit(partial(self._control, name=name)) if inside else partial(self._control, name=name)
+            name: self.spread.look(partial(self._control, name=name)) if inside else partial(self._control, name=name)
             for name in self.learner.controls
         }
 
@@ -281,7 +292,7 @@ class Program(Generic[S]):
         return f"compiling {' and '.join(shown)}"
 
     def _compile_times(self) -> CompileTimes:
-        return CompileTimes(compile_cache(), self.config, chosen_device().device_kind)
+        return CompileTimes(compile_cache(), self.config, self.spread.words)
 
     def close(self) -> None:
         """Frees what the collector holds outside this process."""

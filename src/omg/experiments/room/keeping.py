@@ -173,5 +173,5 @@ def response_fingerprint(pool: Pool, mates: Sequence[str], config: Config) -> st
     )[:24]
 
 
-_NO_MATTER = ("use_cuda", "use_tensorboard", "tracker", "local_results_path")
+_NO_MATTER = ("use_cuda", "devices", "use_tensorboard", "tracker", "local_results_path")
 """Settings that change nothing in a response."""

@@ -128,9 +128,10 @@ def insert(storage: Storage, batch: EpisodeBatch, episodes_so_far: Array | int) 
         where = (rows, slice(new.shape[1])) if new.ndim > 1 else rows
         return old.at[where].set(new.astype(old.dtype), unique_indices=True)
 
-    # Both tuples list the same fields in the same order; a missing seat or record is a structure error here.
+    # Whatever is kept has the name that it has in the batch; a missing seat or record is a structure error here.
+    new = Storage(**{name: getattr(padded, name) for name in Storage._fields})
     # `players` [B, A] has no time axis, but its second axis is as long as the ring's, so the same rule writes it.
-    return jax.tree.map(write, storage, Storage(*padded[: len(Storage._fields)]))
+    return jax.tree.map(write, storage, new)
 
 
 def sample_indices(key: Array, size: Array | int, capacity: int, batch_size: int, draws: int) -> Array:

@@ -122,7 +122,8 @@ def main() -> None:
             one, several = (
                 Run(algorithm, seeds, {**settings, "devices": count}, has_gpu) for count in (1, args.devices)
             )
-            row = {"case": case, "algorithm": algorithm, "seeds": seeds, "devices": args.devices, "settings": settings}
+            row = {"case": case, "algorithm": algorithm, "seeds": seeds, "devices": args.devices}
+            row |= {"settings": {key: value for key, value in settings.items() if key != "init_param_path"}}
             row |= lockstep(one, several, args.rounds)
             rows.append(row)
             print(json.dumps(row), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ import yaml
 from rich.console import Console
 
 from helpers.plans import RUN, changed
-from helpers.quick_trials import quick
+from helpers.quick_trials import TOO_LARGE, quick
 from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.cli import main
@@ -104,7 +105,8 @@ def test_the_same_is_found_after_any_interruption(
     stopped = [row for row in whole.rows if row.chosen == "stopped"]
     assert (stop == "null") == (not stopped)
     assert all(str(row.mean) == "nan" and row.trial >= 5 for row in stopped)
-    best = max((row for row in whole.rows if row.chosen != "stopped"), key=lambda row: row.mean)
+    assert any(row.chosen == "diverged" for row in whole.rows)
+    best = max((row for row in whole.rows if str(row.mean) != "nan"), key=lambda row: row.mean)
     assert [row.trial for row in whole.rows if row.chosen == "yes"] == [best.trial]
     assert best.mean > whole.rows[0].mean
     # Ctrl-C after every few trials; each time the command is given again.
@@ -147,6 +149,20 @@ def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     run_sweep(plan, tmp_path / "whole", quiet=True)
     assert found(tmp_path / "killed") == found(tmp_path / "whole")
     assert run_sweep(read_sweep(tmp_path / "killed", {}), tmp_path / "killed", quiet=True).done == ()
+
+
+def test_trials_that_diverge_take_nobody_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch)
+    words = ["tune.sampler=random", "tune.trials=20", "tune.round=10", "tune.seeds=2", "report.metric=return"]
+    result = run_sweep(parse_plan(changed(*words, plan=PLAN)), tmp_path, quiet=True)
+    rates = {row.trial: float(row.settings.partition("=")[2]) for row in result.rows[1:]}
+    large = {number for number, rate in rates.items() if rate > TOO_LARGE}
+    assert large
+    assert {row.trial for row in result.rows if row.chosen == "diverged"} == large
+    assert {row.trial for row in result.rows if str(row.mean) == "nan"} == large
+    assert all(row.steps == (42 if row.trial in large else 200) for row in result.rows)
+    best = next(row for row in result.rows if row.chosen == "yes")
+    assert abs(math.log10(rates[best.trial]) + 2) == min(abs(math.log10(rate) + 2) for rate in rates.values())
 
 
 def test_a_sweep_says_what_it_has_found(calm: SweepResult, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,7 @@ def test_what_matters_is_found_and_others_can_read_it(tmp_path: Path) -> None:
     found.write_journal([tried[0], stopped, Tried(tried[2].settings, math.nan)], str(path), "tried")
     backend = optuna.storages.journal.JournalFileBackend(str(path))
     study = optuna.load_study(study_name="tried", storage=optuna.storages.JournalStorage(backend))
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "FAIL"]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "PRUNED"]
     assert study.best_value == tried[0].value
     assert study.trials[0].params["lr"] == 0.001
     assert study.trials[1].intermediate_values == {100: 0.25}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -17,15 +18,16 @@ import yaml
 from rich.console import Console
 
 from helpers.plans import RUN, changed
-from helpers.quick_trials import quick
+from helpers.quick_trials import TOO_LARGE, quick
 from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.cli import main
 from omg.config import resolve
+from omg.config.algorithms import remove_algorithm
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
 from omg.evaluation.suite_tables import SliceRow
-from omg.experiments.ahead import run_ahead
+from omg.experiments.ahead import _reads, run_ahead
 from omg.experiments.ledger import LEASES, Ledger
 from omg.experiments.pipeline import plan_tasks
 from omg.experiments.plan import parse_plan
@@ -103,7 +105,8 @@ def test_the_same_is_found_after_any_interruption(
     stopped = [row for row in whole.rows if row.chosen == "stopped"]
     assert (stop == "null") == (not stopped)
     assert all(str(row.mean) == "nan" and row.trial >= 5 for row in stopped)
-    best = max((row for row in whole.rows if row.chosen != "stopped"), key=lambda row: row.mean)
+    assert any(row.chosen == "diverged" for row in whole.rows)
+    best = max((row for row in whole.rows if str(row.mean) != "nan"), key=lambda row: row.mean)
     assert [row.trial for row in whole.rows if row.chosen == "yes"] == [best.trial]
     assert best.mean > whole.rows[0].mean
     # Ctrl-C after every few trials; each time the command is given again.
@@ -148,6 +151,20 @@ def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert run_sweep(read_sweep(tmp_path / "killed", {}), tmp_path / "killed", quiet=True).done == ()
 
 
+def test_trials_that_diverge_take_nobody_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch)
+    words = ["tune.sampler=random", "tune.trials=20", "tune.round=10", "tune.seeds=2", "report.metric=return"]
+    result = run_sweep(parse_plan(changed(*words, plan=PLAN)), tmp_path, quiet=True)
+    rates = {row.trial: float(row.settings.partition("=")[2]) for row in result.rows[1:]}
+    large = {number for number, rate in rates.items() if rate > TOO_LARGE}
+    assert large
+    assert {row.trial for row in result.rows if row.chosen == "diverged"} == large
+    assert {row.trial for row in result.rows if str(row.mean) == "nan"} == large
+    assert all(row.steps == (42 if row.trial in large else 200) for row in result.rows)
+    best = next(row for row in result.rows if row.chosen == "yes")
+    assert abs(math.log10(rates[best.trial]) + 2) == min(abs(math.log10(rate) + 2) for rate in rates.values())
+
+
 def test_a_sweep_says_what_it_has_found(calm: SweepResult, capsys: pytest.CaptureFixture[str]) -> None:
     rounds = ["tune d3qn ask_0", "tune d3qn run_0"]
     assert calm.done == ("pool", *rounds, "tune tables")
@@ -180,6 +197,7 @@ def test_the_best_is_a_configuration(calm: SweepResult, tmp_path: Path) -> None:
     checked = check_plan(parse_plan(PLAN), calm.folder)
     settings = read_round(checked, "d3qn", 0).settings[number]
     config = resolve(str(path), "foraging").config
+    remove_algorithm(path.stem)
     assert config.lr == settings.get("lr", 0.0005)
     assert (config.agent, config.rnn_hidden_dim) == ("dueling", 16)
     # The pipeline of the same folder trains with it.
@@ -203,6 +221,7 @@ def test_more_trials_go_on_and_other_ones_are_others(tmp_path: Path) -> None:
         *(f"tune {label} {kind}_1" for label in PLAN["agents"] for kind in ("ask", "run")),
         "tune tables",
     }
+    assert len(tasks(tmp_path, "tune.trials=1000", "tune.round=1")) == 2001
     for word in ("tune.draw=2", "tune.sampler=random", "tune.space.lr.high=0.2", "report.lower_is_better=true"):
         other = tasks(tmp_path, word)
         assert all(before[title] != other.get(title) for title in before)
@@ -282,10 +301,14 @@ def test_a_command_line_is_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[
         "agent": ["rnn", "dueling"],
     }
     pool = pool_of_scripts(tmp_path / "pool")
-    plan = sweep_plan("d3qn", pool.path, {"trials": 5, "space": {"lr": [0.1]}}, ["t_max=300", "env_args.rows=4"])
+    plan = sweep_plan("d3qn", pool.path, {"space": {"lr": [0.1]}}, ["t_max=300", "env_args.rows=4"])
+    assert plan.tune is not None
+    assert (plan.tune.trials, plan.tune.sampler, plan.tune.stop) == (20, "tpe", None)
     assert plan.agents["d3qn"].settings == {"t_max": 300}
     assert plan.game.env_args["rows"] == 4
     assert plan.evaluation.sets == ["validation"]
+    quick = read_sweep("quick", {"space": {"lr": [0.1]}, "trials": 2}, ["train.t_max=300"], "return").values()
+    assert (quick["tune"]["trials"], quick["tune"]["sampler"], quick["report"]["metric"]) == (2, "tpe", "return")  # type: ignore[index]
     words = ["sweep", "--config=d3qn", f"--pool={pool.path}", "--space", "lr=1e-4..1e-2"]
     for more, message in (
         (
@@ -316,3 +339,11 @@ def pool_of_scripts(folder: Path) -> Pool:
     pool.add_scripted("nearest_food", "training")
     pool.add_scripted("own_level", "validation")
     return pool
+
+
+def test_a_trial_elsewhere_is_given_its_round_and_not_what_it_was_made_from(tmp_path: Path) -> None:
+    words = [*TWENTY, "tune.round=10", "pool.episodes=8"]
+    checked = check_plan(parse_plan(changed(*words, plan=PLAN)), tmp_path)
+    place = Workplace(checked, tmp_path, Ledger(tmp_path), Console(quiet=True), quiet=True)
+    trial = next(task for task in plan_tasks(place) if task.title == "tune d3qn 19")
+    assert _reads(tmp_path, [trial]) == ("pipeline.yaml", "stages", "tune/rounds/d3qn-1.json", "pool")

@@ -16,16 +16,19 @@ import pytest
 
 from helpers.tiny import metrics
 from omg.components.files import write_text
-from omg.config import Config, write_yaml
+from omg.config import Config, change_config, write_yaml
 from omg.evaluation.tables import ScoreRow
 from omg.experiments import task_process
 from omg.experiments.runs import is_over
 from omg.experiments.stages import Workplace
 from omg.experiments.stages.tune import TuneStage
 from omg.tracking import RunFolder
+from omg.training.finite import DivergedError
 
 TESTS = (100, 200, 300)
 LONG = 600.0
+TOO_LARGE = 0.05
+"""A learning rate that nothing is learned with."""
 
 
 def worth(config: Config) -> float:
@@ -42,6 +45,9 @@ def finish(place: Workplace, where: Path, config: Callable[[], Config], *, waits
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "config.yaml", write_yaml(settings.model_dump()))
     time.sleep(waits)
+    rates = settings.by_seed.get("lr", [settings.lr] * settings.seeds)
+    if max(rates) > TOO_LARGE:
+        raise DivergedError("diverged", settings.seed + rates.index(max(rates)), 42)
     rows, status, before = [], "finished", 0
     least = dict(zip(settings.early_stop_at, settings.early_stop_below, strict=True))
     for step in TESTS:
@@ -58,8 +64,11 @@ def finish(place: Workplace, where: Path, config: Callable[[], Config], *, waits
 def scores(stage: TuneStage, label: str, run: Path) -> list[ScoreRow]:
     """Games with one validation partner."""
     config = RunFolder.open(run).config()
-    values = dict.fromkeys(ScoreRow.names(), "") | {"agent": label, "seed": config.seed, "mean": worth(config)}
-    return [ScoreRow(**values)]
+    found = []
+    for place, rate in enumerate(config.by_seed.get("lr", [config.lr] * config.seeds)):
+        own = {"agent": label, "seed": config.seed + place, "mean": worth(change_config(config, lr=rate, by_seed={}))}
+        found.append(ScoreRow.of({**dict.fromkeys(ScoreRow.names(), 0), "metric": "return", **own}))
+    return found
 
 
 def quick(patch: pytest.MonkeyPatch, waits: float = 0.0) -> None:

@@ -21,6 +21,7 @@ from omg.errors import UserError
 from omg.tracking import RunFolder, Table
 from omg.training import collecting, loop
 from omg.training.early import does_badly, reached_goal
+from omg.training.finite import DivergedError
 from omg.training.loop import Trainer
 from omg.training.program import Program
 from omg.training.state import RunState
@@ -143,9 +144,10 @@ def test_divergence_stops_with_one_message_and_leaves_the_last_good_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_compile", compile_poisoned)
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(DivergedError) as caught:
             api.train_config(tiny_config(results), quiet=True)
     message = str(caught.value)
+    assert f"for seed {caught.value.seed} near t_env {caught.value.t_env:,}." in message
     assert len(calls) == 20, "the run went on after it had diverged"
     for part in (
         "Training diverged: ",

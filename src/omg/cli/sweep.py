@@ -119,7 +119,6 @@ def sweep(
                 )
         assert line.config is not None
         assert pool is not None
-        tune = {"trials": 20, "sampler": "tpe", **tune}
         found = sweep_plan(line.config, pool, tune, line.overrides, line.env_config, metric)
     begun = Path(plan) if plan is not None and Path(plan).is_dir() else None
     folder = output or begun or Path("results") / found.name

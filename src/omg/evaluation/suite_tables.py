@@ -48,10 +48,10 @@ class TrialRow(TableRow):
     seeds: Field[int] = whole("seeds", "trainings")
     steps: Field[int] = whole("steps", "environment steps of each")
     mean: Field[float] = real(
-        "{metric}", "with the validation partners, over seeds and teams; nan of a trial that was stopped", form="score"
+        "{metric}", "with the validation partners, over seeds and teams; nan of a trial without an end", form="score"
     )
     chosen: Field[str] = text(
-        "chosen", "`yes` for the settings that the agent is trained with, `stopped` for those its own tests ended"
+        "chosen", "`yes`: the agent is trained with it; `stopped` by its own tests; `diverged`: losses were no numbers"
     )
 
 

@@ -15,7 +15,18 @@ from omg.experiments.trials import best_file, chosen_trial, drawn
 if TYPE_CHECKING:
     from omg.experiments.plan_check import CheckedPlan
 
-_OF_RUNS = ("seed", "seeds", "by_seed", "t_max", "use_cuda", "use_tensorboard", "tracker", *RECORDS, *OUTWARD)
+_OF_RUNS = (
+    "seed",
+    "seeds",
+    "devices",
+    "by_seed",
+    "t_max",
+    "use_cuda",
+    "use_tensorboard",
+    "tracker",
+    *RECORDS,
+    *OUTWARD,
+)
 """Keys that say how a run is made rather than what learns in it."""
 
 

@@ -187,4 +187,7 @@ def plan_tasks(place: Workplace) -> list[Task]:
     earlier = Earlier()
     for stage in STAGES.values():
         earlier.tasks += stage(place).tasks(earlier)
+    # In this order each fingerprint is made of known ones; the last of a thousand rounds would ask too deep a chain.
+    for task in earlier.tasks:
+        task.fingerprint  # noqa: B018
     return earlier.tasks

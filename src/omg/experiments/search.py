@@ -174,7 +174,9 @@ class SettingsSearch:
         self.own = own_settings(space, config)
         self.direction: Literal["minimize", "maximize"] = "minimize" if lower else "maximize"
 
-    def propose(self, rounds: Sequence[Sequence[Tried]], usable: Callable[[dict[str, object]], str]) -> list[dict]:
+    def propose(
+        self, rounds: Sequence[Sequence[Tried]], usable: Callable[[dict[str, object]], str]
+    ) -> list[dict[str, object]]:
         """The settings of the next round; the very first are those of the plan, which change nothing.
 
         Args:
@@ -240,7 +242,9 @@ class SettingsSearch:
                 elif trial.params and math.isfinite(one.value):
                     study.tell(trial, one.value)
                 else:
-                    study.tell(trial, state=optuna.trial.TrialState.FAIL)
+                    # Pruned without any test: TPE takes it for worse than all others.
+                    state = optuna.trial.TrialState
+                    study.tell(trial, state=state.PRUNED if trial.params else state.FAIL)
         return study
 
     def _sampler(self, number: int) -> optuna.samplers.BaseSampler:

@@ -48,6 +48,10 @@ _AGENT = "tried"
 """Label of the only agent whose algorithm has no name that a folder could have."""
 
 
+_UNLESS_SAID: Mapping[str, object] = {"trials": 20, "sampler": "tpe"}
+"""Keys of the section `tune` of a sweep that no plan describes."""
+
+
 @dataclass(frozen=True)
 class SweepResult:
     """What a sweep has come to."""
@@ -96,7 +100,7 @@ def sweep_plan(
             "name": f"sweep_{label}",
             "game": {"env_config": env_config or opened.env, "env_args": merge(opened.env_args, env_args)},
             "pool": {"path": str(pool)},
-            "tune": dict(tune),
+            "tune": {**_UNLESS_SAID, **tune},
             "agents": {label: {"config": algorithm, **settings}},
             # Of no use to the sweep; whoever goes on from it meets those whom nobody has met yet.
             "report": {"metric": metric},
@@ -122,7 +126,8 @@ def read_sweep(
     file = read_plan_file(source)
     if is_suite(file):
         raise UserError(f"PLAN: '{source}' lists plans. Give one of them, or run all with omg pipeline.")
-    options = {"tune": dict(tune)} if tune else {}
+    begun = {} if file.values.get("tune") else _UNLESS_SAID
+    options = {"tune": {**begun, **tune}} if tune else {}
     options |= {} if metric is None else {"report": {"metric": metric}}
     said = merge(nested(assignments(list(words))), options)
     plan = plan_of(file, file.values, said, Path(source) / POOL_FOLDER)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from omg.components.files import read_json, write_json
-from omg.config import Config
+from omg.config import Config, change_config
 from omg.disk import DamagedFileError
 from omg.errors import UserError
 from omg.evaluation.rows import read_rows
 from omg.evaluation.suite_tables import ImportanceRow, SliceRow, TrialRow
 from omg.evaluation.tables import MetricRow
 from omg.experiments.runs import finished_run
-from omg.experiments.search import GRID, Range, SettingsSearch, Space, Tried, choices, is_finite, shuffled
+from omg.experiments.search import GRID, SettingsSearch, Space, Tried, choices, is_finite, shuffled
 from omg.names import file_name
 from omg.report.chapters import Chapter
 from omg.report.slices import slices_chapter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TUNE_FOLDER = "tune"
 VALIDATION = "validation"
-STOPPED = "stopped"
+STOPPED, DIVERGED = "stopped", "diverged"
 _MOST_BYTES = 16_000_000
 _FIXED = {
     "seed": "the seeds of trials follow from the plan's",
@@ -250,6 +250,25 @@ def side_by_side(settings: Sequence[Mapping[str, object]], config: Config, seeds
     return {"seeds": seeds * len(settings), "by_seed": own}
 
 
+def without(config: Config, seeds: int, astray: Collection[int], where: Path) -> Config:
+    """A run of trials side by side in which those that went astray learn with the settings of another one.
+
+    Args:
+        config: of the run of all of them.
+        seeds: of each trial.
+        astray: their places in it.
+        where: the run is made.
+    """
+    whole = range(config.seeds // seeds)
+    other = next(place for place in whole if place not in astray)
+    places = [other if place in astray else place for place in whole]
+    by_seed = {
+        key: [values[place * seeds + index] for place in places for index in range(seeds)]
+        for key, values in config.by_seed.items()
+    }
+    return change_config(config, by_seed=by_seed, local_results_path=str(where))
+
+
 # ----------------------------------------------------------------------------------------------- what became of them
 
 
@@ -338,50 +357,3 @@ def judged_trials(checked: CheckedPlan, label: str) -> list[TrialRow]:
 def chosen_trial(checked: CheckedPlan, label: str) -> int:
     """The number of the trial whose settings an agent is trained with."""
     return next(row.trial for row in judged_trials(checked, label) if row.chosen == "yes")
-
-
-def slice_rows(checked: CheckedPlan, label: str, rows: Sequence[TrialRow]) -> list[SliceRow]:
-    """What every tried key was in every trial, beside the score."""
-    config = checked.agents[label]
-    found = []
-    for row in rows:
-        settings = drawn(checked, label, row.trial)
-        for key, values in space_of(checked.plan, label).items():
-            value = settings.get(key, getattr(config, key, None))
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            found.append(
-                SliceRow(
-                    agent=label,
-                    key=key,
-                    trial=row.trial,
-                    value=shown(value),
-                    place=float(str(value)) if number else _place(values, value),
-                    metric=row.metric,
-                    mean=row.mean,
-                    chosen=row.chosen,
-                )
-            )
-    return found
-
-
-def shown(value: object) -> str:
-    """A setting in tables; the files of rounds have all its digits."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _place(values: Sequence[object] | Range, value: object) -> float:
-    """Where a value that is no number stands among those that are tried."""
-    return float(list(values).index(value)) if not isinstance(values, Range) and value in values else math.nan
-
-
-def importance_rows(checked: CheckedPlan, label: str, rows: Sequence[TrialRow]) -> list[ImportanceRow]:
-    """How much every tried key matters, the most important one first."""
-    assert checked.plan.tune is not None
-    search = search_of(checked.plan, label, checked.agents[label])
-    found = search.importance(tried(checked, label, rows))
-    best = next(row.trial for row in rows if row.chosen == "yes")
-    settings = {**search.own, **drawn(checked, label, best)}
-    return [
-        ImportanceRow(agent=label, key=key, importance=share, best=shown(settings[key]), own=shown(search.own[key]))
-        for key, share in sorted(found.items(), key=lambda item: -item[1])
-    ]

@@ -25,12 +25,13 @@ def sweep_answers(rows: Sequence[TrialRow], names: Mapping[str, str] | None = No
         own = [row for row in rows if row.agent == label]
         best = next(row for row in own if row.chosen == "yes")
         words, first = metric_words(best.metric), own[0]
-        stopped = sum(row.chosen == "stopped" for row in own)
+        counts = {word: sum(row.chosen == word for row in own) for word in ("stopped", "diverged")}
+        without = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
         beside = f"the settings it had: {words.value(first.mean)}" if first is not best else "the settings it had"
         found.append(
             f"{agent_name(label, names)}: {words.value(best.mean)} {words.noun} with validation partners by trial "
             f"{best.trial} of {len(own)} ({best.settings}); {beside}."
-            + (f" {stopped} were stopped before their end." if stopped else "")
+            + (f" Without a score: {without}." if without else "")
         )
     return found
 

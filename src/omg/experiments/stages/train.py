@@ -83,7 +83,7 @@ class TrainStage(Stage):
         needs = (earlier.of(PoolStage)[""], *priors, *trials)
         if label in self.checked.self_play:
             settings |= {"game": self.plan.game.fingerprinted(), "seats": "all"}
-            needs = ()
+            needs = tuple(trials)
         return Task(
             self.name,
             label,

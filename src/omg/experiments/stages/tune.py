@@ -20,7 +20,6 @@ import numpy as np
 from pydantic import Field
 
 from omg.config import Config
-from omg.config.reading import reads, unread_error
 from omg.errors import UserError
 from omg.evaluation.rows import write_rows
 from omg.evaluation.suite_tables import ImportanceRow, SliceRow, TrialRow
@@ -33,7 +32,10 @@ from omg.experiments.search import GRID, INSTALL, Range, Sampler, check_sampler,
 from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage
 from omg.experiments.stages.pool import PoolStage
 from omg.experiments.stages.prior import PriorStage
+from omg.experiments.trial_checks import check_read, check_stop
+from omg.experiments.trial_tables import importance_rows, shown, slice_rows
 from omg.experiments.trials import (
+    DIVERGED,
     STOPPED,
     TUNE_FOLDER,
     VALIDATION,
@@ -41,14 +43,11 @@ from omg.experiments.trials import (
     best_file,
     check_number,
     drawn,
-    importance_rows,
     is_one_program,
     judged_trials,
     least_to_go_on,
     round_file,
     search_of,
-    shown,
-    slice_rows,
     space_of,
     tables,
     trial_file,
@@ -58,11 +57,12 @@ from omg.experiments.trials import (
     trial_tests,
     trials_run,
     tried,
+    without,
     write_round,
 )
+from omg.training.finite import DivergedError
 
 if TYPE_CHECKING:
-    from omg.experiments.plan import Plan
     from omg.experiments.plan_check import CheckedPlan
 
 _ROUND = 5
@@ -138,10 +138,8 @@ class TuneStage(Stage):
             return {}
         if VALIDATION not in plan.pool.sets:
             raise UserError("tune: the pool has nobody in the set validation, by which trials are judged.")
-        if checked.self_play:
-            raise UserError(f"tune: {checked.self_play[0]} learns in all seats and meets no validation partners.")
         check_sampler(plan.tune.sampler)
-        _check_stop(checked)
+        check_stop(checked)
         found: dict[str, list[Config]] = {}
         for label, config in checked.agents.items():
             space = space_of(plan, label)
@@ -153,7 +151,7 @@ class TuneStage(Stage):
             else:
                 ends = [(f"tune.space.{next(iter(settings))}", settings) for settings in edges(space)]
                 found[label] = [config, *(checked.trial_with(label, settings, where) for where, settings in ends)]
-        _check_read(plan, found)
+        check_read(plan, found)
         return {}
 
     def tasks(self, earlier: Earlier) -> list[Task]:
@@ -304,13 +302,24 @@ class TuneStage(Stage):
             number: of their round; None of a grid.
         """
         section = self.plan.tune
-        config = self.checked.trials(label) if number is None else self.checked.trial_round(label, number)
         assert section is not None
+        config = self.checked.trials(label) if number is None else self.checked.trial_round(label, number)
         assert config is not None
-        where = trials_run(self.checked.folder, label, number)
-        self.place.finish(where, lambda: config)
-        scores = self._scores(label, finished_run(where).path)
+        where, astray = trials_run(self.checked.folder, label, number), dict[int, int]()
+        while len(astray) < trials:
+            run = where.joinpath(*(f"without_{first + place}" for place in sorted(astray)))
+            attempt = without(config, section.seeds, astray, run)
+            try:
+                self.place.finish(run, partial(lambda one: one, attempt))
+            except DivergedError as error:
+                astray[(error.seed - config.seed) // section.seeds] = error.t_env
+                continue
+            scores = self._scores(label, finished_run(run).path)
+            break
         for place in range(trials):
+            if place in astray:
+                self._write(label, first + place, astray[place], [], DIVERGED)
+                continue
             seed = config.seed + place * section.seeds
             own = [row.mean for row in scores if seed <= int(row.seed) < seed + section.seeds]
             self._write(label, first + place, config.t_max, own)
@@ -318,7 +327,11 @@ class TuneStage(Stage):
     def try_settings(self, label: str, number: int) -> None:
         """Trains with the settings of one trial and plays with the validation partners, unless it was stopped."""
         where, config = trial_run(self.checked.folder, label, number), self.checked.trial(label, number)
-        self.place.finish(where, lambda: config)
+        try:
+            self.place.finish(where, lambda: config)
+        except DivergedError as error:
+            self._write(label, number, error.t_env, [], DIVERGED)
+            return
         run = finished_run(where)
         least = dict(zip(config.early_stop_at, config.early_stop_below, strict=True))
         tests = trial_tests(self.checked, label, number) if least else []
@@ -367,34 +380,3 @@ class TuneStage(Stage):
         write_rows(importance, matters, ImportanceRow.names())
         for label in rows:
             write_best(self.checked, label)
-
-
-def _check_read(plan: Plan, configs: Mapping[str, Sequence[Config]]) -> None:
-    """Refuses keys that make no difference to anybody who tries them.
-
-    Args:
-        plan: has a section `tune`.
-        configs: label -> its own configuration and what its trials could be.
-    """
-    assert plan.tune is not None
-    spaces = [("tune.space", plan.tune.space, list(configs))]
-    spaces += [(f"agents.{label}.space", plan.agents[label].space, [label]) for label in configs]
-    for where, space, labels in spaces:
-        for key, values in space.items():
-            tried_by = [config for label in labels for config in configs[label]]
-            if not any(reads(config, key) for config in tried_by):
-                raise UserError(f"{where}.{unread_error(key, next(iter(edges({key: values})))[key], tried_by)}")
-
-
-def _check_stop(checked: CheckedPlan) -> None:
-    """Refuses stops that could not work."""
-    section = checked.plan.tune
-    if section is None or section.stop is None:
-        return
-    if section.sampler == GRID:
-        raise UserError("tune.stop: a grid has no rounds to stop trials by. Give sampler: random, tpe or cmaes.")
-    if checked.plan.report.lower_is_better:
-        raise UserError(f"tune.stop: works with metrics that are better when higher; got {checked.metric}.")
-    for label, config in checked.agents.items():
-        if config.early_stop_metric is not None:
-            raise UserError(f"tune.stop: agents.{label} has an early_stop_metric of its own. Leave out one of the two.")

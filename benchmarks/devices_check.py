@@ -1,8 +1,8 @@
 """What a run on several devices comes to, beside the same run on one: 8 seeds of IQL, of OMG in a team, and of PPO.
 
-Both train from the same seeds, round for round, in one process. Then everything that changes during a run is compared
-number by number: networks, optimisers, replay buffers, random keys, counters, what the log said, and a test. `one` is
-IQL with a single seed, whose games are shared out.
+Both train from the same seeds, round for round, in one process. After each round everything that changes during a run
+is compared number by number: networks, optimisers, replay buffers, random keys, counters, what the log says; at the end
+a test as well. `one` is IQL with a single seed, whose games are shared out.
 
 On a CPU, devices are simulated and share its cores, so that times say nothing; on GPUs they do::
 
@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {"env_args.map_name": "3m", "batch_size_run": 8, "tes
 REPLAY = {"updates_per_episode": 0.25, "buffer_size": 64, "batch_size": 16}
 CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "iql": ("iql", 8, REPLAY),
-    "omg in a team": ("2pool1iql_omg", 8, REPLAY),
+    "omg in a team": ("2pool1iql_omg", 8, {**REPLAY, "batch_size": 4, "updates_per_episode": 0.125}),
     "ppo": ("ippo", 8, {}),
     "one": ("iql", 1, REPLAY),
 }
@@ -51,23 +51,22 @@ def scripted_pool(folder: Path) -> Path:
     return folder
 
 
-def trained(algorithm: str, seeds: int, settings: dict[str, Any], rounds: int, has_gpu: bool) -> dict[str, Any]:
-    """Everything at the end of a run, and how long its last three quarters took."""
-    given = {**SETTINGS, **settings, "seeds": seeds}
-    program: Program = Program(adjust(resolve(algorithm, "sc2", given).config, has_gpu)[0])
-    state = program.init(jnp.arange(1, seeds + 1, dtype=jnp.uint32))
-    chunk = program.chunk.lower(state).compile()  # type: ignore[attr-defined]
-    began, logs = 0.0, []
-    for done in range(rounds):
-        if done == rounds // 4:
-            jax.block_until_ready(state)
-            began = time.perf_counter()
-        state, log = chunk(state)
-        logs.append(log.stats)
-    jax.block_until_ready(state)
-    seconds = time.perf_counter() - began
-    found = {"state": state._replace(tuned=None), "log": logs, "test": program.test(state)}
-    return {"found": jax.device_get(found), "seconds": seconds, "steps": state.t_env.numpy().tolist()}
+class Run:
+    """A run, round by round."""
+
+    def __init__(self, algorithm: str, seeds: int, settings: dict[str, Any], has_gpu: bool) -> None:
+        given = {**SETTINGS, **settings, "seeds": seeds}
+        self.program: Program = Program(adjust(resolve(algorithm, "sc2", given).config, has_gpu)[0])
+        self.state = self.program.init(jnp.arange(1, seeds + 1, dtype=jnp.uint32))
+        self.chunk = self.program.chunk.lower(self.state).compile()  # type: ignore[attr-defined]
+        self.seconds = 0.0
+
+    def advance(self) -> Any:
+        """One round; returns what changed during it."""
+        began = time.perf_counter()
+        self.state, log = jax.block_until_ready(self.chunk(self.state))
+        self.seconds += time.perf_counter() - began
+        return jax.device_get({"state": self.state._replace(tuned=None), "log": log})
 
 
 def compared(one: Any, several: Any) -> dict[str, Any]:
@@ -82,6 +81,27 @@ def compared(one: Any, several: Any) -> dict[str, Any]:
         if apart > worst:
             worst, name = float(apart), leaf
     return {"numbers": numbers, "different": different, "largest_difference": worst, "where": name}
+
+
+def same_games(one: Any, several: Any) -> bool:
+    """Whether the games of a round had the same lengths and returns."""
+    both = (run["log"].stats for run in (one, several))
+    (lengths, returns), (others, theirs) = ((stats.lengths, stats.returns) for stats in both)
+    return np.array_equal(lengths, others) and np.array_equal(returns, theirs)
+
+
+def lockstep(one: Run, several: Run, rounds: int) -> dict[str, Any]:
+    """What comes of so many rounds: all numbers at the end, and how it came to it."""
+    row: dict[str, Any] = {"rounds": rounds, "first_difference": None, "rounds_of_same_games": 0}
+    for number in range(1, rounds + 1):
+        left, right = one.advance(), several.advance()
+        row["end"] = compared(left, right)
+        if row["end"]["different"] and row["first_difference"] is None:
+            row["first_difference"] = {"round": number, **compared(left["state"].learner, right["state"].learner)}
+        if row["rounds_of_same_games"] == number - 1 and same_games(left, right):
+            row["rounds_of_same_games"] = number
+    row["test"] = compared(*(jax.device_get(run.program.test(run.state)) for run in (one, several)))
+    return row | {"seconds": [one.seconds, several.seconds], "steps": one.state.t_env.numpy().tolist()}
 
 
 def main() -> None:
@@ -100,12 +120,11 @@ def main() -> None:
             if "pool" in algorithm:
                 settings = {**settings, "init_param_path": str(pool)}
             one, several = (
-                trained(algorithm, seeds, {**settings, "devices": count}, args.rounds, has_gpu)
-                for count in (1, args.devices)
+                Run(algorithm, seeds, {**settings, "devices": count}, has_gpu) for count in (1, args.devices)
             )
-            row = {"case": case, "algorithm": algorithm, "seeds": seeds, "devices": args.devices, "rounds": args.rounds}
-            row |= compared(one["found"], several["found"])
-            row |= {"seconds": [one["seconds"], several["seconds"]], "steps": one["steps"]}
+            row = {"case": case, "algorithm": algorithm, "seeds": seeds, "devices": args.devices}
+            row |= {"settings": {key: value for key, value in settings.items() if key != "init_param_path"}}
+            row |= lockstep(one, several, args.rounds)
             rows.append(row)
             print(json.dumps(row), flush=True)
     if args.output:

@@ -31,8 +31,8 @@ from omg.experiments.adaptation.drawing import plot_adaptation
 from omg.experiments.adaptation.scores import ALL, BEST_RESPONSE, RANDOM, adaptation_summary, courses
 from omg.experiments.runs import is_over, known_runs
 from omg.report.curves import plot_curves
-from omg.report.figures import figure_style
 from omg.report.self_play import self_play_rows, self_play_summary
+from omg.report.style import figure_style
 from omg.tracking import RunFolder
 from omg.types import Row
 

@@ -22,6 +22,7 @@ SLOWEST = (
     *("test_scripted", "test_hop_plus_learner", "test_env_contract", "test_versus", "test_omg_learner", "test_jaxmarl"),
     *("test_pipeline_at_once", "test_runs_at_once", "test_examples", "test_hop_player", "test_toy_tables"),
     *("test_planning_search", "test_signalled_processes", "test_signals", "test_surroundings", "test_disk_faults"),
+    *("test_devices",),
 )
 """The files that take longest, longest first."""
 MOST_AREAS = 15_000

@@ -25,7 +25,7 @@ from omg.recordings.runs import Recorder
 from omg.training.device import prepare
 from omg.training.program import Tested, build_program
 
-ROUNDS = 15
+ROUNDS = 40
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:

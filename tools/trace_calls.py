@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -78,6 +79,8 @@ class Watcher:
         self.folder, self.function = PACKAGE / folder, function
         self.walk = Walk()
         self.first: FrameType | None = None
+        self.thread = 0
+        """Of that call: other programs are traced meanwhile."""
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
         """See `sys.setprofile`."""
@@ -92,8 +95,8 @@ class Watcher:
         if not path.is_relative_to(PACKAGE):
             return
         if self.first is None and code.co_name == self.function and path.is_relative_to(self.folder):
-            self.first = frame
-        if self.first is not None and not _is_anonymous(code):
+            self.first, self.thread = frame, threading.get_ident()
+        if self.first is not None and self.thread == threading.get_ident() and not _is_anonymous(code):
             self.walk.calls.append((str(path.relative_to(PACKAGE)), code.co_qualname))
 
 
@@ -107,12 +110,14 @@ def watch(work: Work) -> Walk:
     with tempfile.TemporaryDirectory() as folder:
         settings = {**TINY, **work.settings, "local_results_path": folder}
         sys.setprofile(watcher)
+        threading.setprofile(watcher)  # Programs are traced in threads of their own.
         try:
             omg.train(work.config, work.game, **settings)
         except Seen:
             pass
         finally:
             sys.setprofile(None)
+            threading.setprofile(None)
     return watcher.walk
 
 

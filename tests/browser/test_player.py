@@ -117,6 +117,29 @@ def test_keys_do_everything(opened, battle) -> None:
     assert page.is_checked("#loop")
 
 
+def test_the_page_says_what_is_on_it(opened, battle) -> None:
+    page = opened([battle])
+    said = page.locator("#kinds > span").all_inner_texts()
+    assert said == ["stalker, zealot", "enemy stalker, enemy zealot", "health", "shield", "time until it can shoot"]
+    assert page.locator("#keys kbd").all_inner_texts() == [
+        "space",
+        "\u2190",
+        "\u2192",
+        "Home",
+        "End",
+        "+",
+        "\u2212",
+        "l",
+        "s",
+        "b",
+    ]
+    assert page.inner_text("#plot-0 h2") == "How far off the belief is, in map units"
+    board = opened([filmed("foraging", steps=4)])
+    assert board.locator("#kinds > span").all_inner_texts() == ["player", "food"]
+    assert board.locator("#kinds > span:first-child svg").count() == 2
+    assert "in cells" in board.inner_text("#plot-0 h2")
+
+
 def test_a_seat_shows_its_own_values(opened, battle) -> None:
     page = opened([battle])
     page.fill("#at", "4")
@@ -134,7 +157,7 @@ def test_a_seat_shows_its_own_values(opened, battle) -> None:
             )
     page.click("summary >> text=The numbers that it is given")
     cells = page.locator("#numbers-0 .numbers > div")
-    cells.first.wait_for()  # They are drawn when they are asked for.
+    cells.first.wait_for()
     assert cells.count() == battle["obs"].shape[2]
     assert page.locator("#numbers-0 .zero").count() == int((battle["obs"][4, 3] == 0).sum())
 
@@ -174,7 +197,8 @@ def test_ghosts_stand_where_the_belief_has_them(opened, battle) -> None:
     assert float(ghosts.first.get_attribute("cx")) == pytest.approx(columns["x"][5][known][0], abs=1e-3)
     said = page.inner_text("#plot-0 .now")
     assert said == (
-        f'Step 5: belief off by {columns["distance"][5]:.2f}, "they stay" by {columns["stay_distance"][5]:.2f}.'
+        f'Step 5: belief off by {columns["distance"][5]:.2f} map units, "they stay" by '
+        f"{columns['stay_distance'][5]:.2f}."
     )
 
 

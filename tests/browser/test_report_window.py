@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -174,6 +176,32 @@ def test_the_map_names_its_cells(open_page, page_file: Path) -> None:
     chart.locator(".panel svg").focus()
     page.keyboard.press("Home")
     assert chart.locator(".tip").inner_text() == "IQL with VDN\n25.0 %"
+
+
+@pytest.mark.parametrize("count", [4, 12])
+def test_names_above_a_map_do_not_touch(open_page, tmp_path: Path, count: int) -> None:
+    mates = [f"corner_{chr(97 + place)}_long" for place in range(count)]
+    played = [{"agent": agent, "team": mate, "mean": 0.5} for agent in ("iql", "vdn") for mate in mates]
+    report = replace(full_report(), cross_play=played)
+    page = ready(open_page(write_page(tmp_path / "report.html", report)))
+    chart = page.locator("section", has=page.locator("#cross-play")).locator("figure.chart")
+    names = [chart.get_by_text(mate, exact=True) for mate in mates]
+    slanted = [name.get_attribute("transform") is not None for name in names]
+    assert slanted == [count == 12] * count
+    boxes = [name.bounding_box() for name in names]
+    if count == 4:
+        assert all(one["x"] + one["width"] < other["x"] for one, other in pairwise(boxes))
+
+
+def test_thirty_runs_open_at_once_and_are_small(open_page, other_pages: Path) -> None:
+    target = other_pages / "thirty_runs.html"
+    assert target.stat().st_size < 10_000_000
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        ready(open_page(target))
+        took.append(time.perf_counter() - began)
+    assert min(took) < 3
 
 
 def test_a_game_is_played_inside_the_page(open_page, tmp_path: Path) -> None:

@@ -45,8 +45,13 @@ def test_a_page_is_seen_in_a_size_and_a_scheme(open_page, tmp_path: Path, size: 
 )
 def test_what_a_page_must_not_do_is_noted(open_page, tmp_path: Path, body: str, problem: str) -> None:
     window = open_page(written(tmp_path, body))
-    window.page.wait_for_timeout(100)
+    for _ in range(50):
+        if problem in window.problems:
+            break
+        window.page.wait_for_timeout(100)
     assert problem in window.problems
+    # The browser may say more of it until it is closed.
+    window.page.context.close()
     window.problems.clear()
 
 

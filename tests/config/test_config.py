@@ -346,6 +346,8 @@ def test_mixer_implies_a_common_reward() -> None:
             "early_stop_value: missing, but early_stop_metric=test_return_mean ",
         ),
         ({"early_stop_value": 0.9}, "early_stop_metric: missing, but early_stop_value=0.9 is given"),
+        ({"early_stop_at": [9], "early_stop_below": [0.5]}, "early_stop_metric: missing, but early_stop_at="),
+        ({"early_stop_at": [9, 10]}, "early_stop_below: got 0 values, but early_stop_at has 2 steps; give one "),
         (
             {"am_model": "omg_am"},
             "learner: got q_learner, which cannot train am_model=omg_am. Allowed: omg_learner, omg_ppo_learner, ",

@@ -20,7 +20,7 @@ from omg.experiments.draws import KindsSection
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan
 from omg.experiments.plan_check import check_plan
-from omg.experiments.results import finished_run
+from omg.experiments.runs import finished_run
 from omg.pools import Pool
 
 SCRIPTS = ["nearest_food", "highest_food", "own_level"]
@@ -151,7 +151,7 @@ def test_the_answer_comes_first_on_the_screen_and_on_the_page(finished: Pipeline
     assert answer.startswith(
         "Of the room between the best fixed strategy (0.25) and a known partner (1.00), d3qn closes "
     )
-    assert answer.endswith("; with a partner who is not known, 67% (0.75) is the exact optimum.")
+    assert answer.endswith("; with a partner who is not known, 67 % (0.75) is the exact optimum.")
     page, text = ((folder / f"report.{kind}").read_text() for kind in ("html", "md"))
     assert page.index("Of the room between") < page.index("<h1>")
     assert text.startswith("**Of the room between")

@@ -13,7 +13,8 @@ from helpers.plans import RUN
 from omg.cli import main
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan
-from omg.experiments.results import adaptation_files, finished_run, self_play_files, table_files
+from omg.experiments.results import adaptation_files, self_play_files, table_files
+from omg.experiments.runs import finished_run
 
 PLAN: dict[str, Any] = {
     "name": "beside",

@@ -11,8 +11,8 @@ from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import ClosedRow, RoomRow
 from omg.experiments.pipeline import PipelineResult, run_pipeline
 from omg.experiments.plan import parse_plan
-from omg.experiments.results import finished_run
 from omg.experiments.room import matrix
+from omg.experiments.runs import finished_run
 from omg.report.room import below_lines
 
 PLAN = {

@@ -64,4 +64,5 @@ def test_the_game_and_its_page_are_kept_and_say_why(tmp_path: Path, monkeypatch:
     assert Recording.read(tmp_path / "replay.omgrec").to_bytes() == games[0].to_bytes()
     text = page.read_text(encoding="utf-8")
     assert "Of 3 games with partners of the set heldout, played from seed 0, this is the one whose belief has" in text
-    assert "off by 1.50 on average; &quot;they stay where they are&quot; by 2.00: it is closer" in text
+    assert "off by 1.50 cells on average" in text
+    assert "&quot;they stay where they are&quot; is off by 2.00: the belief is closer." in text

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from helpers.plans import RUN, changed
 from helpers.refusing import refusal
 from helpers.tiny import GAME
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import TrialRow
-from omg.experiments.pipeline import PipelineResult, run_pipeline
+from omg.experiments.ledger import Ledger
+from omg.experiments.pipeline import PipelineResult, plan_tasks, run_pipeline
 from omg.experiments.plan import parse_plan
 from omg.experiments.plan_check import CheckedPlan, check_plan
-from omg.experiments.results import finished_run
+from omg.experiments.runs import finished_run
+from omg.experiments.stages import Workplace
 from omg.experiments.trials import chosen_trial, trial_file, trial_settings
 
 PLAN: dict[str, Any] = {
@@ -102,6 +105,15 @@ def test_trials_of_other_programs_have_runs_of_their_own(tmp_path: Path) -> None
     assert [row.settings for row in rows] == ["as in the plan", "gamma=0.9"] * 2
 
 
+def test_agents_in_all_seats_are_trained_with_their_best_trial_too(tmp_path: Path) -> None:
+    plan = checked(tmp_path, "agents.other.self_play=true", "evaluation.untrained=true")
+    place = Workplace(plan, tmp_path, Ledger(tmp_path), Console(quiet=True), quiet=True)
+    needs = {task.title: {need.title for need in task.needs} for task in plan_tasks(place)}
+    assert needs["train other"] == {"tune other"}
+    assert needs["train d3qn"] == {"pool", "tune d3qn"}
+    assert needs["tune other"] == {"pool"}
+
+
 def test_the_best_trial_is_the_largest_or_the_smallest(tmp_path: Path) -> None:
     for lower, best in (("false", 1), ("true", 0)):
         plan = checked(tmp_path, f"report.lower_is_better={lower}", "report.metric=ep_length")
@@ -120,7 +132,6 @@ def test_the_best_trial_is_the_largest_or_the_smallest(tmp_path: Path) -> None:
         ("tune.space={lr: [much]}", "tune, trial 1: agents.d3qn: lr: got 'much' (text); expected "),
         ("tune.space={lrr: [1, 2]}", "tune, trial 1: agents.d3qn: "),
         ("pool.scripted.own_level=heldout", "tune: the pool has nobody in the set validation, by which trials are"),
-        ("train.self_play=true", "tune: d3qn learns in all seats and meets no validation partners."),
         ("tune.trial=3", "Unknown key 'tune.trial' of a pipeline. Did you mean 'tune.trials'?"),
     ],
 )

@@ -298,6 +298,17 @@ def _pipeline(random: Random) -> list[str]:
     return [random.choice((*preset_names(), _paths(random))), *_options(random, options), *words]
 
 
+def _sweep(random: Random) -> list[str]:
+    ends = ("1e-4..1e-2", "1e-4..1e-2,log", "8..64,step=8", "1,2", "[1, x]", "2..1", "a..b", "..", "1..2,log=1", "")
+    space = lambda random: f"{assignment(random)[0]}={random.choice((*ends, word(random)))}"  # noqa: E731
+    sampler = lambda random: random.choice(("tpe", "cmaes", "random", "grid", word(random)))  # noqa: E731
+    options = {"--config": _algorithm, "--pool": _paths, "--space": space, "--sampler": sampler, "--trials": _number}
+    options |= {"--round": _number, "--stop": _flag, "--seeds": _number, "--set": _set, "--metric": word}
+    options |= {"--output": _output, "--quiet": _flag, **CLUSTER}
+    plan = random.choice(([], [], [_paths(random)]))
+    return [*plan, *_options(random, options), *_settings(random, 2)]
+
+
 def _plot(random: Random) -> list[str]:
     metric = lambda random: random.choice(("test_return_mean", "loss", word(random)))  # noqa: E731
     options = {"--metric": metric, "--output": _output, "--interval": _flag, "--title": word}
@@ -395,6 +406,7 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "crossplay": _crossplay,
     "room": _room,
     "pipeline": _pipeline,
+    "sweep": _sweep,
     "pretrain": lambda random: [_paths(random), *_settings(random, 3)],
     "plot": _plot,
     "report": _report,

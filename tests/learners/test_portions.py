@@ -12,7 +12,7 @@ import pytest
 from helpers.played import LENGTHS, ONE_SEAT, PARTNERS, SPEC, A, B, T, config, drawn_state, episodes, fast_jit
 from omg.components import EpisodeBatch, replay, truncate
 from omg.learners import build_learner
-from omg.training.cuts import Portion, choose_cut, cuts_for, read_cut
+from omg.training.cuts import Portion, choose_cuts, cuts_for, read_cut
 
 EXACT = {"omg_inference": "mlp", "omg_sample": False, "omg_q_input": "selected"}
 """OMG without anything that is drawn."""
@@ -78,21 +78,23 @@ def test_every_update_takes_the_first_cut_that_fits():
     @jax.jit
     def choose(batches: Any) -> Any:
         several = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(batches)), storage)
-        return jax.vmap(lambda *own: choose_cut(cuts, *own, "seeds"), axis_name="seeds")(several, batches)
+        return jax.vmap(lambda *own: choose_cuts(cuts, *own, "seeds"), axis_name="seeds")(several, batches)
 
     def each(*batches: Any) -> Any:
         return jax.device_get(choose(np.stack(batches)))
 
-    rows, cut = each(batches)
+    due = each(batches)
+    rows, cut = due.indices, due.cut
     played = np.asarray(LENGTHS)[np.asarray(rows[0])]
     assert (np.sort(played, axis=1) == played).all()
     assert sorted(rows[0, 0].tolist()) == [0, 1, 2, 3]
     # In the second batch three episodes are long.
     assert cut.tolist() == [[0, 1]]
     # Seeds are cut alike: what does not fit for one is whole for all.
-    assert each(batches, batches[::-1])[1].tolist() == [[1, 1], [1, 1]]
-    read = jax.jit(lambda rows: (read_cut(cuts[0], storage, rows[0]), read_cut(cuts[1], storage, rows[1])))
-    (short, long), whole = read(rows[0])
+    assert each(batches, batches[::-1]).cut.tolist() == [[1, 1], [1, 1]]
+    first, second = (jax.tree.map(lambda values, at=at: values[0, at], due) for at in (0, 1))
+    read = jax.jit(lambda first, second: (read_cut(cuts[0], storage, first), read_cut(cuts[1], storage, second)))
+    (short, long), whole = read(first, second)
     assert short.obs.shape[:3] == (2, 4, A)
     assert long.obs.shape[:3] == (2, T + 1, A)
     assert int(short.filled.sum()) == 5

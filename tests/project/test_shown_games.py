@@ -40,7 +40,7 @@ def test_a_game_and_what_is_said_of_it(name: str) -> None:
     (belief,) = (one for one in game.beliefs if one["kind"] == "places")
     off, stay, _ = means(belief)
     assert off < stay
-    assert finding(belief).replace('"', "&quot;").replace("'", "&#x27;") in page
+    assert finding(game, belief).replace('"', "&quot;").replace("'", "&#x27;") in page
     (row,) = (line for line in (ROOT / "docs" / "replays.md").read_text().splitlines() if f"{name}{ENDING}" in line)
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[2:5] == [when(belief), f"**{off:.2f}**", f"{stay:.2f}"]

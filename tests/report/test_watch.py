@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
 from helpers.filmed import HORIZON, filmed
 from omg.cli import main
@@ -22,7 +22,7 @@ from omg.errors import UserError
 from omg.recordings import Recording
 from omg.report.watch import page as pages
 from omg.report.watch import pictures
-from omg.report.watch.film import chances, difference, film, finding, guesses, guessing, names_of
+from omg.report.watch.film import chances, difference, film, finding, guesses, guessing, names_of, pace
 from omg.report.watch.page import script, watch_page
 from omg.report.watch.pictures import Shots, check_export, export_game
 
@@ -117,16 +117,16 @@ def test_a_finding_states_both_means(battle: Recording) -> None:
     places = battle.beliefs[0]
     off, stay = places["columns"]["distance"], places["columns"]["stay_distance"]
     known = ~np.isnan(off)
-    assert finding(places) == (
-        f"The agent's picture of where the others are {HORIZON} steps later is off by {off[known].mean():.2f} on "
-        f'average; "they stay where they are" by {stay[known].mean():.2f}: it is closer than '
-        f"that ({known.sum()} steps)."
+    assert finding(battle, places) == (
+        f"Where the agent thinks the others are {HORIZON} steps later is off by {off[known].mean():.2f} map units on "
+        f'average ({known.sum()} steps); "they stay where they are" is off by {stay[known].mean():.2f}: the belief is '
+        "closer."
     )
-    assert finding(places).replace('"', "&quot;").replace("'", "&#x27;") in watch_page([battle])
+    assert finding(battle, places).replace('"', "&quot;").replace("'", "&#x27;") in watch_page([battle])
     worse = {**places, "columns": {**places["columns"], "distance": stay + 1}}
-    assert "it is no closer than that" in finding(worse)
+    assert "the belief is no closer." in finding(battle, worse)
     nothing = {**places, "columns": {**places["columns"], "distance": np.full_like(off, np.nan)}}
-    assert finding(nothing) == (
+    assert finding(battle, nothing) == (
         "There is nothing to compare: at no step are both what it believes and where they were 3 steps later known."
     )
 
@@ -244,6 +244,11 @@ def test_pages_are_small_and_too_long_games_lose_their_numbers(
         watch_page([battle])
 
 
+@pytest.mark.parametrize(("steps", "a_second"), [(3, 2.0), (16, 2.0), (24, 3.0), (50, 6.25), (400, 8.0)])
+def test_games_are_shown_at_a_pace_that_eyes_follow(steps: int, a_second: float) -> None:
+    assert pace(steps) == a_second
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_the_scripts_own_arithmetic() -> None:
     """Numbers as people read them, ticks of an axis, and what a seat sees."""
@@ -271,6 +276,7 @@ def test_films_and_pictures_of_steps(battle: Recording, tmp_path: Path) -> None:
     short = filmed("foraging", steps=4)
     with Image.open(export_game(short, tmp_path / "a.gif", width=200)) as film_of_it:
         assert (film_of_it.n_frames, film_of_it.size[0]) == (5, 200)
+        assert [frame.info["duration"] for frame in ImageSequence.Iterator(film_of_it)] == [500, 500, 500, 500, 1500]
     with Image.open(export_game(battle, tmp_path / "b.png", step=0)) as first:
         start = np.asarray(first.convert("RGB"))
     with Image.open(export_game(battle, tmp_path / "c.png", step=15)) as later:
@@ -345,6 +351,9 @@ def test_the_command_makes_a_page_and_a_film(
     assert main(["watch", "a.omgrec", "--beside", "b.omgrec", "--export", "c.svg", "--step", "2"]) == 0
     assert capsys.readouterr().out == "Page: a.html\nPicture: c.svg\n"
     assert read(Path("a.html").read_text()) == json.loads(json.dumps(film([battle, other])))
+    assert main(["watch", "a.omgrec", "--export", "a.gif", "--export", "b.svg", "--step", "3"]) == 0
+    assert capsys.readouterr().out == "Page: a.html\nFilm: a.gif\nPicture: b.svg\n"
+    assert "step 3 of" in Path("b.svg").read_text()
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)))
     assert main(["watch", "a.omgrec", "-o", "p/q.html", "--open", "--note", "The <first> one."]) == 0
@@ -355,6 +364,7 @@ def test_the_command_makes_a_page_and_a_film(
         (["c.svg"], "no recording"),
         (["a.omgrec", "-o", "x.gif"], "--output: got 'x.gif'. Allowed: FILE.html"),
         (["a.omgrec", "--step", "2"], "--step: got 2, but nothing is exported."),
+        (["a.omgrec", "--export", "a.gif", "--step", "2"], "step: got 2, but a .gif shows all steps."),
     ):
         assert main(["watch", *words]) == 2
         assert said in capsys.readouterr().err

@@ -28,6 +28,7 @@ import numpy as np
 from helpers.stopping import Stopping, shared_programs
 from helpers.tiny import tiny_config, weights
 from omg import api
+from omg.cli import main
 from omg.tracking import RunReporter
 from omg.training.program import Program
 
@@ -47,7 +48,8 @@ def digest(run):
 
 def resumed(run, devices):
     api.RunReporter = RunReporter
-    return api.resume(run.folder, devices=devices, quiet=True)
+    assert main(["resume", str(run.folder), f"devices={devices}"]) == 0
+    return run
 
 
 with shared_programs():

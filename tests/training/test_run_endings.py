@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,8 @@ from omg import api
 from omg.errors import UserError
 from omg.tracking import RunFolder, Table
 from omg.training import collecting, loop
+from omg.training.early import does_badly, reached_goal
+from omg.training.finite import DivergedError
 from omg.training.loop import Trainer
 from omg.training.program import Program
 from omg.training.state import RunState
@@ -52,6 +55,32 @@ def test_early_stop(results: Path):
     assert result(stopped.folder) == before
 
 
+def test_a_run_that_does_badly_at_a_step_ends(results: Path):
+    # Returns are shares of one food: never below 0, never above 1.
+    watch = {"early_stop_metric": "test_return_mean", "early_stop_at": [1, 250], "early_stop_below": [0.0, 2.0]}
+    stopped = api.train_config(tiny_config(results, **watch), quiet=True)
+    assert stopped.status == "stopped"
+    tests = steps(stopped.metrics, "test_return_mean")
+    assert tests[-2] < 250 <= tests[-1] == stopped.agents[0].card.t_env < 1000
+    said = (stopped.folder / "console.log").read_text()
+    assert "early stop: test_return_mean is " in said
+    assert ", and only runs with 2 go on from step 250" in said
+    # Killed just before it could say so, it stops again at once.
+    RunFolder(stopped.folder).set_status("running")
+    before = result(stopped.folder)
+    assert api.resume(stopped.folder, quiet=True).status == "stopped"
+    assert result(stopped.folder) == before
+
+
+def test_what_is_no_number_does_badly(results: Path):
+    config = tiny_config(results, early_stop_metric="test_x", early_stop_at=[10, 20], early_stop_below=[0.5, 0.7])
+    found = [
+        does_badly(config, loop.Progress(last_test=now, newest_test=[{"test_x": value}]), before)
+        for before, now, value in ((-1, 5, 0.0), (5, 12, 0.5), (5, 12, 0.4), (12, 15, 0.0), (12, 30, math.nan))
+    ]
+    assert [bool(one) for one in found] == [False, False, True, False, True]
+
+
 def test_early_stop_needs_tests_in_a_row(results: Path):
     trainer = Trainer(
         Program(tiny_config(results, early_stop_metric="test_x", early_stop_value=1.0, early_stop_patience=2)),
@@ -60,13 +89,13 @@ def test_early_stop_needs_tests_in_a_row(results: Path):
         print,
     )
     reached = [
-        trainer._reached_goal(loop.Progress(newest_test=[{"test_x": first}, {"test_x": second}]))
+        reached_goal(trainer.config, loop.Progress(newest_test=[{"test_x": first}, {"test_x": second}]))
         for first, second in ((1.0, 2.0), (0.9, 2.0), (1.0, 0.0))
     ]
     assert reached == [True, False, False]
     assert [trainer._stops_early(loop.Progress(streak=streak)) for streak in (0, 1, 2, 3)] == [False, False, True, True]
     with pytest.raises(UserError, match=r"early_stop_metric: got 'test_x'.*Allowed: test_a, test_b"):
-        trainer._reached_goal(loop.Progress(newest_test=[{"test_b": 0.0, "test_a": 0.0}]))
+        reached_goal(trainer.config, loop.Progress(newest_test=[{"test_b": 0.0, "test_a": 0.0}]))
 
 
 def test_a_chunk_never_plays_past_the_next_test(results: Path):
@@ -115,9 +144,10 @@ def test_divergence_stops_with_one_message_and_leaves_the_last_good_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_compile", compile_poisoned)
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(DivergedError) as caught:
             api.train_config(tiny_config(results), quiet=True)
     message = str(caught.value)
+    assert f"for seed {caught.value.seed} near t_env {caught.value.t_env:,}." in message
     assert len(calls) == 20, "the run went on after it had diverged"
     for part in (
         "Training diverged: ",

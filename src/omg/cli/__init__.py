@@ -31,6 +31,7 @@ from omg.cli import (
     room,
     runs,
     sharing,
+    sweep,
     toy,
     versus,
     watch,
@@ -103,6 +104,7 @@ for _command, _example, _extra in (
     (versus.versus, "omg versus POOL:qmix_s1 POOL:iql_s1 --episodes 200 --output results/versus", True),
     (record.record, "omg record --team 4iql3qmix1iql_omg --pool POOL --episodes 8 --output results/recordings", True),
     (experiments.pipeline, "omg pipeline quick --output results/quick train.t_max=50000", True),
+    (sweep.sweep, "omg sweep --config=ippo_liam --pool POOL --space lr=1e-4..1e-2,log --trials 20 --jobs 4", True),
     (prior.pretrain, "omg pretrain POOL subgoal_dim=32 t_max=200000", True),
     (
         exchange.import_,

@@ -34,6 +34,15 @@ TasksOption = Annotated[
         help="Runs, evaluations and adaptations done at once, each in its own process; more than 1 for a large GPU.",
     ),
 ]
+TrialsAtOnceOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1000,
+        show_default="1; on a cluster as many as can be begun",
+        help="Trials done at once, each in its own process; more than 1 for a large GPU.",
+    ),
+]
 EvaluationsOption = Annotated[
     int | None,
     typer.Option(

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omg.cli.jobs import MOST_SEED
 from omg.cli.lists import EnvConfigOption, TrustOption
-from omg.cli.progress import show_progress
-from omg.cli.record import game_of
+from omg.cli.playing import PoolOption, SeedOption, SetOption, TeamOption, WhichOption, lineup
 from omg.cli.tables import print_lines
-from omg.errors import UserError, unknown_name
+from omg.errors import UserError
 
 if TYPE_CHECKING:
     from omg.recordings import Recording
@@ -28,19 +26,11 @@ def watch(
     beside: Annotated[
         str | None, typer.Option("--beside", metavar="OTHER", help="Another one from the same start, side by side.")
     ] = None,
-    team: Annotated[
-        str | None, typer.Option("--team", metavar="TEAM", help="All seats, e.g. 4iql3qmix1iql_omg; needs --pool.")
-    ] = None,
-    pool: Annotated[
-        Path | None, typer.Option("--pool", metavar="POOL", help="Where the other players come from.")
-    ] = None,
-    set_name: Annotated[
-        str | None, typer.Option("--set", help="Set of the pool: training, validation, heldout; all by default.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the game.")] = 0,
-    which: Annotated[
-        str, typer.Option(metavar="last|best", help="Agent of the first seed of a run that plays.")
-    ] = "best",
+    team: TeamOption = None,
+    pool: PoolOption = None,
+    set_name: SetOption = None,
+    seed: SeedOption = 0,
+    which: WhichOption = "best",
     env_config: EnvConfigOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PAGE.html", help="The page (its name in this folder).")
@@ -64,8 +54,6 @@ def watch(
     A recording is shown as it is. An agent plays one game, in all seats or with --pool in one of them; with --team a
     team of a pool plays. The page is complete in one file: it opens from disk, asks for nothing and can be mailed.
     """
-    if which not in ("last", "best"):
-        raise unknown_name("agent (--which)", which, ("last", "best"))
     page = output or Path(f"{_name(source or team or 'game')}.html")
     if page.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output: got '{page}'. Allowed: FILE.html; --export makes films and pictures.")
@@ -74,42 +62,39 @@ def watch(
             raise UserError(f"{option}: got {given}, but nothing is exported. Give --export FILE.")
     if beside is not None and source is None:
         raise UserError(f"--beside: got '{beside}', but there is no SOURCE that it could stand beside.")
-    game, options = game_of(env_config, context.args)
+    players = lineup(
+        context.args,
+        team=team,
+        pool=pool,
+        pool_set=set_name,
+        seed=seed,
+        which=which,
+        env_config=env_config,
+        trust=trust,
+    )
 
-    from omg import api
     from omg.components.files import given_path, write_text
     from omg.recordings import Recording
     from omg.report.watch.page import watch_page
-    from omg.report.watch.pictures import check_export, check_name, export_game
+    from omg.report.watch.pictures import FILMS, check_export, check_name, export_game
 
-    for file in export or ():
-        check_name(file, step)
+    # A film beside pictures has all steps; alone it is told that it has.
+    pictures = [file for file in export or () if file.suffix.lower() not in FILMS]
+    exports = {file: step if file in pictures or not pictures else None for file in export or ()}
+    for file, own_step in exports.items():
+        check_name(file, own_step)
 
     def played(one: str | None) -> Recording:
         """A recording as it is; of anybody else a game."""
         if one is not None and Path(one).is_file():
-            for option, given in (("--team", team), ("--pool", pool), ("--set", set_name), ("--env-config", game)):
-                if given is not None:
-                    raise UserError(f"{option}: got '{given}', but '{one}' is a game that has been played.")
+            players.check_played(one)
             return Recording.read(one)
-        with show_progress("playing"):
-            return api.record(
-                one,
-                pool=pool,
-                pool_set=set_name,
-                team=team,
-                seed=seed,
-                which=which,
-                views=True,
-                env=game,
-                env_args=options,
-                trust=trust,
-            )[0]
+        return players.play(one, views=True)[0]
 
     games = [played(source), *([] if beside is None else [played(beside)])]
     own_seat = None if seat is None else seat - 1
-    for file in export or ():
-        check_export(games[0], file, seat=own_seat, step=step)
+    for file, own_step in exports.items():
+        check_export(games[0], file, seat=own_seat, step=own_step)
     place = given_path(page)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -117,9 +102,9 @@ def watch(
     except OSError as error:
         raise UserError(f"--output: {page} cannot be written: {error.strerror or error}.") from None
     print_lines(f"Page: {page}")
-    for file in export or ():
-        kind = "Film" if file.suffix.lower() in (".gif", ".mp4") else "Picture"
-        print_lines(f"{kind}: {export_game(games[0], file, seat=own_seat, step=step)}")
+    for file, own_step in exports.items():
+        kind = "Picture" if file in pictures else "Film"
+        print_lines(f"{kind}: {export_game(games[0], file, seat=own_seat, step=own_step)}")
     if show and not webbrowser.open(place.resolve().as_uri()):
         print_lines("No browser was found to open it with.")
 

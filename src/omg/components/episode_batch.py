@@ -44,6 +44,9 @@ class EpisodeBatch(NamedTuple):
     empty when there is nothing."""
     players: Array | None = None
     """[B, A] int32, the pool member in every seat, -1 where the algorithm that learns sits; None without a team."""
+    breaks: Array | None = None
+    """[B, T+1] bool, of rows that hold several episodes: the slots between one and the next, where whatever remembers
+    forgets. None where every row is one episode."""
 
 
 def loss_mask(batch: EpisodeBatch) -> Array:

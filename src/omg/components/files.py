@@ -53,11 +53,15 @@ _OLD = ".old-"
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yields a temporary folder that becomes `path` when the block ends well, and vanishes when it does not.
 
     A folder that is already there is moved aside before the new one takes its place, since no system can exchange the
     two at once; `whole_folder` finds it there should the process be killed in between.
+
+    Args:
+        path: of the folder.
+        durable: whether to wait until it would outlast a power cut.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     staging, old = path.with_name(WRITING + path.name), path.with_name(_OLD + path.name)
@@ -68,11 +72,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     staging.mkdir()
     try:
         yield staging
-        _sync_folder(staging)
+        if durable:
+            _sync_folder(staging)
         if path.exists():
             os.replace(path, old)
         os.replace(staging, path)
-        _sync_folder(path.parent)
+        if durable:
+            _sync_folder(path.parent)
     finally:
         if old.exists() and not path.exists():
             os.replace(old, path)

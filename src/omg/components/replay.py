@@ -9,7 +9,7 @@ Letters in shapes: T the time limit of the game, the rest as in `episode_batch`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import jax
@@ -128,9 +128,10 @@ def insert(storage: Storage, batch: EpisodeBatch, episodes_so_far: Array | int) 
         where = (rows, slice(new.shape[1])) if new.ndim > 1 else rows
         return old.at[where].set(new.astype(old.dtype), unique_indices=True)
 
-    # Both tuples list the same fields in the same order; a missing seat or record is a structure error here.
+    # Whatever is kept has the name that it has in the batch; a missing seat or record is a structure error here.
+    new = Storage(**{name: getattr(padded, name) for name in Storage._fields})
     # `players` [B, A] has no time axis, but its second axis is as long as the ring's, so the same rule writes it.
-    return jax.tree.map(write, storage, Storage(*padded))
+    return jax.tree.map(write, storage, new)
 
 
 def sample_indices(key: Array, size: Array | int, capacity: int, batch_size: int, draws: int) -> Array:
@@ -165,21 +166,51 @@ def gather(storage: Storage, indices: Array, length: int) -> EpisodeBatch:
     Returns:
         Episodes of `length + 1` slots. Only those slots are touched, not the whole rows.
     """
-
-    def read(values: Array, dtype: jnp.dtype | type) -> Array:
-        return values[indices, : length + 1].astype(dtype)
-
-    return EpisodeBatch(
-        obs=read(storage.obs, jnp.float32),
-        state=read(storage.state, jnp.float32),
-        avail=read(storage.avail, bool),
-        actions=read(storage.actions, jnp.int32),
-        reward=read(storage.reward, jnp.float32),
-        terminated=read(storage.terminated, bool),
-        filled=read(storage.filled, bool),
+    timed = _read(storage, lambda values: values[indices, : length + 1])
+    return timed._replace(
         seat=None if storage.seat is None else storage.seat[indices],
-        records={name: read(values, jnp.float32) for name, values in storage.records.items()},
         players=None if storage.players is None else storage.players[indices].astype(jnp.int32),
+    )
+
+
+def gather_rows(storage: Storage, episodes: Array, slots: Array) -> EpisodeBatch:
+    """Reads rows of several episodes, in learning types; who played them is left out.
+
+    Args:
+        storage: The ring.
+        episodes: [rows, slots] integers, its row for every slot; -1 for none.
+        slots: [rows, slots] integers, which slot of the episode; more than it has behind its end.
+
+    Returns:
+        So many rows of so many slots. Behind an episode's last view nothing is played and the action is -1, as before
+        a first step.
+    """
+    slots = jnp.minimum(slots, storage.filled.shape[1] - 1)
+    batch = _read(storage, lambda values: values[episodes, slots])
+    played = batch.filled & (episodes >= 0)
+    # One slot behind the last that was played holds a view, too.
+    follows = jnp.pad(played[:, :-1], ((0, 0), (1, 0)))
+    breaks = ~(played | follows)
+    return batch._replace(
+        filled=played,
+        terminated=batch.terminated & played,
+        actions=jnp.where(breaks[..., None], -1, batch.actions),
+        breaks=breaks,
+    )
+
+
+def _read(storage: Storage, take: Callable[[Array], Array]) -> EpisodeBatch:
+    """What `take` makes of everything that has slots, in learning types."""
+    return EpisodeBatch(
+        obs=take(storage.obs).astype(jnp.float32),
+        state=take(storage.state).astype(jnp.float32),
+        avail=take(storage.avail),
+        actions=take(storage.actions).astype(jnp.int32),
+        reward=take(storage.reward),
+        terminated=take(storage.terminated),
+        filled=take(storage.filled),
+        seat=None,
+        records={name: take(values).astype(jnp.float32) for name, values in storage.records.items()},
     )
 
 

@@ -86,12 +86,26 @@ def adjust(config: Config, has_gpu: bool) -> tuple[Config, list[str]]:
     _check_model(config)
     _check_policy(config, games)
     _check_planner(config)
-    if (config.early_stop_metric is None) != (config.early_stop_value is None):
-        given, missing = ("early_stop_metric", "early_stop_value")
-        if config.early_stop_metric is None:
-            given, missing = missing, given
-        raise UserError(f"{missing}: missing, but {given}={getattr(config, given)} is given. Give both or neither.")
+    _check_early_stop(config)
     return change_config(config, **changes), notes
+
+
+def _check_early_stop(config: Config) -> None:
+    """Refuses a metric without a value to reach, values without a metric, and steps without their values."""
+    if len(config.early_stop_at) != len(config.early_stop_below):
+        raise UserError(
+            f"early_stop_below: got {len(config.early_stop_below)} values, but early_stop_at has "
+            f"{len(config.early_stop_at)} steps; give one for each."
+        )
+    if config.early_stop_value is None and config.early_stop_metric is not None and not config.early_stop_at:
+        given, missing = "early_stop_metric", "early_stop_value"
+    elif config.early_stop_value is not None and config.early_stop_metric is None:
+        given, missing = "early_stop_value", "early_stop_metric"
+    elif config.early_stop_at and config.early_stop_metric is None:
+        given, missing = "early_stop_at", "early_stop_metric"
+    else:
+        return
+    raise UserError(f"{missing}: missing, but {given}={getattr(config, given)} is given. Give both or neither.")
 
 
 def check_stored(source: object, config: Config) -> None:

@@ -54,6 +54,12 @@ class RunKeys(Keys):
     )
     early_stop_value: Real | None = Field(None, description="Value of early_stop_metric that ends the run")
     early_stop_patience: Many = Field(3, ge=1, description="Consecutive tests that must reach early_stop_value")
+    early_stop_at: list[Steps] = Field(
+        [], max_length=100, description="Environment steps at which a run ends that does too badly by then"
+    )
+    early_stop_below: list[Real] = Field(
+        [], max_length=100, description="For each of them, the least value of early_stop_metric that goes on"
+    )
 
 
 class SacredKeys(Keys):

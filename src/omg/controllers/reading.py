@@ -26,6 +26,7 @@ from jax import Array, lax
 from omg.components import take_seats
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.opponent_models.base import ModelInputs, OpponentModel, others_one_hot, own_action
+from omg.modules.recurrent import forgetting, turned
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch
@@ -46,6 +47,8 @@ class SeatViews(NamedTuple):
     """[N, m], or [B, 1, m] along episodes, int32; None for all seats in their order."""
     players: Array | None
     """[N, A], or [B, 1, A] along episodes, int32, the pool member in every seat; None where nobody is told."""
+    breaks: Array | None = None
+    """[B, T+1] bool along rows of several episodes, the slots between them; None elsewhere."""
 
     def model_inputs(self) -> ModelInputs:
         """What an opponent model reads: views repeated over seats where they were shared, and who sits where."""
@@ -78,9 +81,12 @@ class SeatViews(NamedTuple):
         Returns:
             Its outputs [B, T+1, m, U] and its recurrent states [B, T+1, m, W], of every slot.
         """
-        gates_in = agent.embed(self.seen, self.own_last, features, self.seats)
+        seats, told = (None if values is None else turned(values) for values in (self.seats, features))
+        gates_in = turned(agent.embed(turned(self.seen), turned(self.own_last), told, seats))
+        if self.breaks is not None:
+            gates_in = forgetting(gates_in, self.breaks)
         hidden = agent.unroll(gates_in, None, self.seats)
-        return agent.head(hidden, self.seats), hidden
+        return turned(agent.head(turned(hidden), seats)), hidden
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,8 @@ class Reading:
             seen = batch.obs
         else:
             seen = take_seats(batch.obs, seats)
-        return SeatViews(seen, last_actions, own_last, timed, None if batch.players is None else batch.players[:, None])
+        players = None if batch.players is None else batch.players[:, None]
+        return SeatViews(seen, last_actions, own_last, timed, players, batch.breaks)
 
     def features(
         self, model: OpponentModel | None, views: SeatViews, inferred: Array | None, horizon: int | None = None

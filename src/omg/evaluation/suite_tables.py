@@ -47,8 +47,35 @@ class TrialRow(TableRow):
     metric: Field[str] = text("metric", "what the number is")
     seeds: Field[int] = whole("seeds", "trainings")
     steps: Field[int] = whole("steps", "environment steps of each")
-    mean: Field[float] = real("{metric}", "with the validation partners, over seeds and teams", form="score")
-    chosen: Field[str] = text("chosen", "`yes` for the settings that the agent is trained with")
+    mean: Field[float] = real(
+        "{metric}", "with the validation partners, over seeds and teams; nan of a trial without an end", form="score"
+    )
+    chosen: Field[str] = text(
+        "chosen", "`yes`: the agent is trained with it; `stopped` by its own tests; `diverged`: losses were no numbers"
+    )
+
+
+class SliceRow(TableRow):
+    """One setting of one trial, beside what the trial reached."""
+
+    agent: Field[str] = text("agent", "label of the agent", form="agent")
+    key: Field[str] = text("key", "of the configuration")
+    trial: Field[int] = whole("trial", "number; 0 is the settings of the plan")
+    value: Field[str] = text("value", "of the key in this trial")
+    place: Field[float] = real("place", "the value as a number; of others their place among the choices")
+    metric: Field[str] = text("metric", "what the score is")
+    mean: Field[float] = real("{metric}", "of the trial, as in trials.csv", form="score")
+    chosen: Field[str] = text("chosen", "of the trial, as in trials.csv")
+
+
+class ImportanceRow(TableRow):
+    """How much one key matters for the scores of an agent's trials."""
+
+    agent: Field[str] = text("agent", "label of the agent", form="agent")
+    key: Field[str] = text("key", "of the configuration")
+    importance: Field[float] = real("importance", "share of what makes scores good, by PED-ANOVA", form="percent")
+    best: Field[str] = text("best", "value in the trial that did best")
+    own: Field[str] = text("own", "value in the plan")
 
 
 class SuiteGameRow(TableRow):
@@ -106,6 +133,8 @@ SUITE_TABLES: dict[str, type[TableRow]] = {
     "budget_scores.csv": BudgetScoreRow,
     "budget.csv": BudgetRow,
     "tune/trials.csv": TrialRow,
+    "tune/slices.csv": SliceRow,
+    "tune/importance.csv": ImportanceRow,
     "suite/games.csv": SuiteGameRow,
     "suite/agents.csv": SuiteRow,
     "suite/differences.csv": SuiteDifferenceRow,

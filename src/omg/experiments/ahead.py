@@ -116,10 +116,14 @@ def _reads(folder: Path, chain: Sequence[Task]) -> tuple[str, ...]:
     """What a machine without the folder has to be given: the plan, the notes, and all results that are built on."""
     found: dict[str, None] = {PLAN_FILE: None, NOTES: None}
     waiting = [need for task in chain for need in task.needs]
+    seen: set[str] = set()
     while waiting:
         task = waiting.pop()
+        if task.title in seen:
+            continue
+        seen.add(task.title)
         found |= dict.fromkeys(str(path.relative_to(folder)) for path in task.makes)
-        waiting += task.needs
+        waiting += () if task.closed else task.needs
     return tuple(found)
 
 

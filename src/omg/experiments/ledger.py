@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -51,13 +52,15 @@ class Task:
     """Whether it is worth a process of its own where several tasks can be done at once."""
     reported: bool = False
     """Whether the report is made from its result."""
+    closed: bool = False
+    """Whether those that need it can do without the results that it was made from."""
 
     @property
     def title(self) -> str:
         """The task in messages: `train omg`."""
         return f"{self.stage} {self.name}".rstrip()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Changes whenever something changes that the result depends on, here or in a task that it needs."""
         value = {"settings": self.settings, "needs": [task.fingerprint for task in self.needs]}

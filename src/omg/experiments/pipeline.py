@@ -88,6 +88,7 @@ def run_pipeline(
     *,
     start: str | None = None,
     only: str | None = None,
+    until: str | None = None,
     console: Console | None = None,
     quiet: bool = False,
     jobs: int = 1,
@@ -100,6 +101,7 @@ def run_pipeline(
         folder: everything goes there.
         start: a stage; it and all later ones are made anew, earlier ones must be done.
         only: a stage; only what it lacks is done, earlier ones must be done.
+        until: a stage; later ones are not begun.
         console: where to print.
         quiet: no output on the screen.
         jobs: runs, evaluations and adaptations that are done at once, each in a process of its own; of use where one
@@ -110,7 +112,7 @@ def run_pipeline(
         UserError: the plan cannot be run, a stage that must be done is not, or another process has the folder.
         Stopped: after a signal, when a run has been saved; the same call continues it.
     """
-    for name, stage in (("--from", start), ("--only", only)):
+    for name, stage in (("--from", start), ("--only", only), ("until", until)):
         if stage is not None and stage not in STAGES:
             raise unknown_name(f"stage ({name})", stage, _ORDER)
     if start is not None and only is not None:
@@ -125,7 +127,9 @@ def run_pipeline(
     ledger = Ledger(checked.folder, lambda line: say_on(screen, line), _ENTRIES)
     site = Site(checked.folder, checked.folder / LOGS, checked.folder / LEASES, ledger.say)
     with RunFolder(checked.folder).lock(), opened(launcher or LauncherSettings(jobs=jobs), site) as does:
-        tasks = plan_tasks(Workplace(checked, shown, ledger, screen, quiet, does))
+        last = _ORDER.index(until or _ORDER[-1])
+        place = Workplace(checked, shown, ledger, screen, quiet, does)
+        tasks = [task for task in plan_tasks(place) if _ORDER.index(task.stage) <= last]
         _require_earlier(tasks, ledger, start or only)
         write_text(checked.folder / PLAN_FILE, write_yaml(plan.values()))
         ledger.list_tasks(tasks)
@@ -144,7 +148,7 @@ def run_pipeline(
             [StageTimeRow(stage=stage, seconds=round(value, 2)) for stage, value in seconds.items()],
             StageTimeRow.names(),
         )
-        complete = ledger.is_done(tasks[-1])
+        complete = until is None and ledger.is_done(tasks[-1])
     page = shown / report_files(checked)[0].name if complete else None
     done = tuple(task.title for task in tasks if task.title in ledger.remade)
     return PipelineResult(shown, done, seconds, page, checked)
@@ -183,4 +187,7 @@ def plan_tasks(place: Workplace) -> list[Task]:
     earlier = Earlier()
     for stage in STAGES.values():
         earlier.tasks += stage(place).tasks(earlier)
+    # In this order each fingerprint is made of known ones; the last of a thousand rounds would ask too deep a chain.
+    for task in earlier.tasks:
+        task.fingerprint  # noqa: B018
     return earlier.tasks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,16 @@ from omg.experiments.stages.base import refused_in
 from omg.experiments.stages.pool import POOL_FOLDER, given_or_copied
 from omg.experiments.stages.report import question_of
 from omg.experiments.stages.train import RUNS_FOLDER, agent_config, agent_configs
-from omg.experiments.trials import chosen_trial, side_by_side, trial_run, trial_settings, trials_run
+from omg.experiments.trials import (
+    chosen_trial,
+    drawn,
+    read_round,
+    side_by_side,
+    trial_run,
+    trial_settings,
+    trials_run,
+    watched_metric,
+)
 from omg.modules.agents import AGENTS
 from omg.names import file_name
 
@@ -53,36 +63,64 @@ class CheckedPlan:
         """The configuration of one trial of an agent.
 
         Raises:
-            UserError: its settings cannot be used.
+            UserError: its settings cannot be used, or are not known yet.
         """
+        place = {"local_results_path": str(trial_run(self.folder, label, number))}
+        more = {**self._stops(label, number), **drawn(self, label, number), **place}
+        return self.trial_with(label, more, f"tune, trial {number}")
+
+    def trial_with(self, label: str, more: Mapping[str, object], where: str) -> Config:
+        """The configuration of a trial of an agent with further settings; `where` is for messages."""
         section = self.plan.tune
         assert section is not None
-        drawn = trial_settings(self.plan, label, self.agents[label])[number]
-        steps = {} if section.t_max is None else {"t_max": section.t_max}
-        place = {"local_results_path": str(trial_run(self.folder, label, number))}
-        more = {**section.settings, "seeds": section.seeds, **steps, **drawn, **place}
-        where = f"tune, trial {number}"
-        return refused_in(where, lambda: agent_config(self.plan, label, self.env, self.folder, more)).config
+        every = {
+            **section.settings,
+            "seeds": section.seeds,
+            **({} if section.t_max is None else {"t_max": section.t_max}),
+        }
+        return refused_in(
+            where, lambda: agent_config(self.plan, label, self.env, self.folder, {**every, **more})
+        ).config
 
     def trials(self, label: str) -> Config | None:
-        """The configuration of one run with all trials of an agent; None where each needs a run of its own."""
-        section = self.plan.tune
+        """The configuration of one run with all trials of an agent's grid; None where each needs a run of its own."""
+        section, config = self.plan.tune, self.agents[label]
         assert section is not None
-        config = self.agents[label]
         together = side_by_side(trial_settings(self.plan, label, config), config, section.seeds)
         if together is None:
             return None
-        steps = {} if section.t_max is None else {"t_max": section.t_max}
-        more = {**section.settings, **steps, **together, "local_results_path": str(trials_run(self.folder, label))}
-        return refused_in("tune", lambda: agent_config(self.plan, label, self.env, self.folder, more)).config
+        place = {"local_results_path": str(trials_run(self.folder, label))}
+        return self.trial_with(label, {**together, **place}, "tune")
+
+    def trial_round(self, label: str, number: int) -> Config:
+        """The configuration of one run with all trials of a round, where they are one program."""
+        section, config = self.plan.tune, self.agents[label]
+        assert section is not None
+        together = side_by_side(read_round(self, label, number).settings, config, section.seeds)
+        assert together is not None
+        place = {"local_results_path": str(trials_run(self.folder, label, number))}
+        # Whoever comes in a later round has other seeds, as within a round.
+        seed = {"seed": config.seed + number * section.size * section.seeds}
+        return self.trial_with(label, {**together, **seed, **place}, f"tune, round {number}")
+
+    def _stops(self, label: str, number: int) -> dict[str, object]:
+        """What stops a trial that does badly."""
+        section = self.plan.tune
+        assert section is not None
+        stop = {} if section.stop is None else read_round(self, label, number // section.size).stop
+        if not stop:
+            return {}
+        steps = sorted(stop, key=int)
+        own = {"early_stop_at": [int(step) for step in steps], "early_stop_below": [stop[step] for step in steps]}
+        return {"early_stop_metric": watched_metric(self), **own}
 
     def trained_with(self, label: str) -> Config:
         """The configuration of an agent's run: that of the plan, with the settings of its best trial."""
         config = self.agents[label]
         if self.plan.tune is None:
             return config
-        drawn = trial_settings(self.plan, label, config)[chosen_trial(self, label)]
-        more = {"save_agents_at": config.save_agents_at, **drawn}
+        chosen = drawn(self, label, chosen_trial(self, label))
+        more = {"save_agents_at": config.save_agents_at, **chosen}
         return agent_config(self.plan, label, self.env, self.folder, more).config
 
     def uses_prior(self, label: str) -> bool:

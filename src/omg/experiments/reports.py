@@ -11,7 +11,7 @@ from omg.errors import UserError, unknown_name
 from omg.evaluation import summarise
 from omg.evaluation.budget import Marks
 from omg.evaluation.rows import read_rows
-from omg.evaluation.suite_tables import BudgetRow, TrialRow
+from omg.evaluation.suite_tables import BudgetRow, ImportanceRow, SliceRow, TrialRow
 from omg.evaluation.tables import ClosedRow, EpisodeRow, RoomRow, StageTimeRow, SummaryRow
 from omg.experiments.adaptation.drawing import adaptation_chapter
 from omg.experiments.inference import offset_rows
@@ -30,6 +30,7 @@ from omg.report.kept import is_kept, read_table, read_tables
 from omg.report.room import room_chapter
 from omg.report.runs import RunFacts, read_runs, setting_rows, training_commands
 from omg.report.self_play import self_play_rows
+from omg.report.slices import slices_chapter
 from omg.report.suite import SuitePage
 from omg.report.trials import trials_chapter
 from omg.report.words import LAST_TEST, agent_name, counted, metric_words
@@ -115,6 +116,8 @@ def _kept_report(folder: Path) -> ReportInput:
         chapters.append(budget_chapter(budget, marks, names))
     if trials := read_table(folder, "trials", TrialRow):
         chapters.append(trials_chapter(trials, names))
+        slices = read_table(folder, "slices", SliceRow)
+        chapters += slices_chapter(slices, read_table(folder, "importance", ImportanceRow), names)
     episodes = read_table(folder, "adaptation", EpisodeRow)
     return replace(report, chapters=chapters, adaptation=adaptation_chapter(episodes, names))
 

@@ -41,7 +41,7 @@ from omg.experiments.room.planned import (
     room_chapters,
 )
 from omg.experiments.room.reading import unmeasured
-from omg.experiments.runs import known_runs
+from omg.experiments.runs import finished_run
 from omg.experiments.stages.pool import dealt_words
 from omg.experiments.trials import trials_chapters
 from omg.report.derived import curves_by_metric
@@ -50,7 +50,6 @@ from omg.report.games import shown_games
 from omg.report.page import ReportInput, report_input, write_markdown, write_page
 from omg.report.runs import named_run, setting_rows, training_commands
 from omg.report.self_play import compare_without_teams
-from omg.tracking import RunFolder
 from omg.tracking.folder import versions
 from omg.types import Row, Tree
 
@@ -209,18 +208,6 @@ def planned_report(checked: CheckedPlan, seconds: Mapping[str, float], command: 
 def run_metrics(checked: CheckedPlan, label: str) -> list[MetricRow]:
     """All metrics of an agent's training."""
     return list(finished_run(checked.runs(label)).metrics())
-
-
-def finished_run(where: Path) -> RunFolder:
-    """The newest run in a folder.
-
-    Raises:
-        UserError: there is none.
-    """
-    runs = known_runs(where)
-    if not runs:
-        raise UserError(f"{where}: there is no run.")
-    return RunFolder.open(runs[-1])
 
 
 def _summary(checked: CheckedPlan, scores: Sequence[SetScoreRow]) -> list[SetSummaryRow]:

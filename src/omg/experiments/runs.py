@@ -12,6 +12,7 @@ from rich.console import Console
 from omg import api
 from omg.components.files import read_json, write_text
 from omg.config import Config, change_config, parse_config
+from omg.errors import UserError
 from omg.launchers import Job, Launcher, Needs
 from omg.launchers.serving import serve
 from omg.names import file_name, inside
@@ -29,6 +30,18 @@ def known_runs(where: Path) -> list[Path]:
     """
     found = [inside(where, path) for path in where.glob("*/config.yaml")]
     return sorted((path.parent for path in found), key=lambda path: path.stat().st_mtime)
+
+
+def finished_run(where: Path) -> RunFolder:
+    """The newest run in a folder.
+
+    Raises:
+        UserError: there is none.
+    """
+    runs = known_runs(where)
+    if not runs:
+        raise UserError(f"{where}: there is no run.")
+    return RunFolder.open(runs[-1])
 
 
 def is_over(where: Path) -> bool:

@@ -34,15 +34,17 @@ def generalised_advantages(
         [B, T, m]; zero where nothing was played.
     """
     goes_on = (1.0 - terminated.astype(jnp.float32))[..., None]
-    delta = (reward + gamma * goes_on * values[:, 1:] - values[:, :-1]) * mask[..., None]
+    played = mask[..., None]
+    delta = (reward + gamma * goes_on * values[:, 1:] - values[:, :-1]) * played
 
     def back(after: Array, at_step: tuple[Array, ...]) -> tuple[Array, Array]:
         error, weight = at_step
         advantage = error + weight * after
         return advantage, advantage
 
-    # Behind the last played step every error is zero, and so is what is carried from there.
-    steps = _time_first(delta, gamma * gae_lambda * goes_on)
+    # Behind the last played step every error is zero, and nothing is carried from there: what follows in the row may
+    # be another episode.
+    steps = _time_first(delta, gamma * gae_lambda * goes_on * played)
     return jnp.swapaxes(lax.scan(back, jnp.zeros_like(delta[:, 0]), steps, reverse=True)[1], 0, 1)
 
 

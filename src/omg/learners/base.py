@@ -30,6 +30,8 @@ class Kept(NamedTuple):
     """Whether batches are cut to their longest episode; every length is another compilation of the update."""
     portions: bool = False
     """Whether an update takes its episodes in portions of different lengths, too; see `omg.learners.seats`."""
+    packs: bool = False
+    """Whether it takes rows of several episodes, too; see `EpisodeBatch.breaks`."""
 
 
 class Learner(Protocol[S]):

@@ -66,7 +66,7 @@ class InfluenceLearner(PPOLearner):
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
         # The legal actions of the others tell who of them is still in the game.
-        self.kept = self.kept._replace(columns=None)
+        self.kept = self.kept._replace(columns=None, packs=False)
         self.others_optimiser = optax.adam(config.am_lr)
 
     def init(self, key: Array) -> PPOState:

@@ -51,6 +51,7 @@ class LOLALearner(PPOLearner):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
+        self.kept = self.kept._replace(packs=False)
         if self.team is not None:
             raise UserError(
                 f"learner: got {config.learner} in the team '{config.team}', but it reckons with co-players who learn, "

@@ -103,6 +103,8 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
+        plain = team is None and config.model_part.absent and config.ppo_minibatches == 1
+        self.kept = self.kept._replace(packs=plain)
         self.optimiser = build_optimiser(config)
         self.critic_optimiser = build_optimiser(config, config.critic_lr)
         self.training: ModelTrainer[PPOState] = self._training()
@@ -264,7 +266,7 @@ class PPOLearner(SeatLearner[PPOState]):
         inputs = self.critic_inputs(batch, views, features)
         avail, actions = views.own(batch.avail)[:, :-1], views.own(batch.actions)[:, :-1]
         log_pi = self._log_probabilities(state.mac.agent, views, features, avail, epsilon)
-        outputs = jnp.broadcast_to(state.critic(inputs, views.seats), views.own_last.shape)
+        outputs = jnp.broadcast_to(state.critic(inputs, views.seats, views.breaks), views.own_last.shape)
         reward, extra, added = self._paid(state, batch, views, log_pi, key)
         scale = state.scale.witness(reward, mask)
         values = scale.possible(state.scale.stretch(outputs), config.gamma)
@@ -344,7 +346,7 @@ class PPOLearner(SeatLearner[PPOState]):
         return loss, metrics
 
     def _critic_loss(self, critic: Critic, lessons: PPOLessons) -> Array:
-        said = critic(lessons.inputs, lessons.views.seats)
+        said = critic(lessons.inputs, lessons.views.seats, lessons.views.breaks)
         values = jnp.broadcast_to(said, lessons.views.own_last.shape)[:, :-1]
         return masked_mean(
             value_error(values, lessons.values_old, lessons.targets, self.config.ppo_value_clip), lessons.mask

@@ -73,7 +73,7 @@ class QLearner(SeatLearner[QState]):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
-        self.kept = self.kept._replace(portions=True)
+        self.kept = self.kept._replace(portions=True, packs=team is None and config.model_part.absent)
         self.optimiser = build_optimiser(config)
         self.training: ModelTrainer[QState] = self._training()
         self.examines = self.training.examines

@@ -141,7 +141,7 @@ def write_recordings(folder: Path, games: list[Recording], *, durable: bool = Tr
     """
     names = []
     try:
-        with new_folder(folder) as staging:
+        with new_folder(folder, durable=durable) as staging:
             for game in games:
                 names.append(f"seed_{game.header['seed']}_game_{game.header['number']:02d}{ENDING}")
                 write_bytes(staging / names[-1], game.to_bytes(), durable=durable)

@@ -12,7 +12,7 @@ from omg.report.chapters import Chapter
 from omg.report.charts import Axis, Chart, metric_axis, series
 from omg.report.charts import marks as levels
 from omg.report.derived import curve_from
-from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.style import INK, SHAPES, agent_colours, figure_style
 from omg.report.tables import BUDGETS, table_of
 from omg.report.words import agent_name, group_name, metric_words
 
@@ -93,21 +93,22 @@ def room_answer(rows: Sequence[BudgetRow], marks: Mapping[str, Marks], names: Ma
     if not own:
         return ""
     allowed, value = marks[own[0].group], metric_words(own[0].metric).value
+    over = "" if all(math.isnan(row.closed_low) for row in own) else " (95 % intervals over seeds)"
     agents = [f"{agent_name(row.agent, names)} closes {_percent(row)}" for row in own]
     best = ""
     if not math.isnan(allowed.optimum):
         share = allowed.closed(allowed.optimum)
-        best = f"; with a partner who is not known, {share:.0%} ({value(allowed.optimum)}) is the exact optimum"
+        best = f"; with a partner who is not known, {100 * share:.0f} % ({value(allowed.optimum)}) is the exact optimum"
     return (
         f"Of the room between the best fixed strategy ({value(allowed.best_fixed)}) and a known partner "
-        f"({value(allowed.ceiling)}), {', '.join(agents)}{best}."
+        f"({value(allowed.ceiling)}), {', '.join(agents)}{over}{best}."
     )
 
 
 def _percent(row: BudgetRow) -> str:
     """The share that an agent closes, with its interval over seeds where there is one."""
     ends = "" if math.isnan(row.closed_low) else f" [{100 * row.closed_low:.0f}, {100 * row.closed_high:.0f}]"
-    return f"{row.closed:.0%}{ends}".replace("-", "\N{MINUS SIGN}")
+    return f"{100 * row.closed:.0f} %{ends}".replace("-", "\N{MINUS SIGN}")
 
 
 def marks_words(marks: Marks, metric: str, group: str) -> str:
@@ -145,7 +146,7 @@ def draw_budget(
             own = [row for row in rows if (row.agent, row.group) == (label, group)]
             # Side by side, so that equal ones can be told apart.
             moved = 0.012 * (place - (len(labels) - 1) / 2)
-            _draw_agent(axes, own, palette[label], agent_name(label, names), moved)
+            _draw_agent(axes, own, (palette[label], SHAPES[place % len(SHAPES)]), agent_name(label, names), moved)
         draw_marks(axes, marks.get(group, Marks()))
         axes.set_title(group_name(group), loc="left", fontweight="bold")
         axes.set_xlabel("share of the training")
@@ -160,6 +161,8 @@ def draw_budget(
 
 def draw_marks(axes: Axes, marks: Marks) -> None:
     """Dashed lines with their names at the left end."""
+    from matplotlib.patheffects import withStroke
+
     for name, text in _MARKS.items():
         height = float(getattr(marks, name))
         if math.isnan(height):
@@ -168,15 +171,17 @@ def draw_marks(axes: Axes, marks: Marks) -> None:
         axes.axhline(height, color=INK, linewidth=1.0, linestyle="-" if solid else (0, (4, 3)), alpha=0.6)
         named = axes.annotate(
             text, (0.01, height), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points",
-            fontsize="small", color=INK,
+            fontsize="small", color=INK, path_effects=[withStroke(linewidth=2.5, foreground="white")], zorder=5,
         )  # fmt: skip
         named.set_in_layout(False)
 
 
-def _draw_agent(axes: Axes, rows: Sequence[BudgetRow], colour: str, name: str, moved: float) -> None:
+def _draw_agent(axes: Axes, rows: Sequence[BudgetRow], look: tuple[str, str], name: str, moved: float) -> None:
     shares, means = [row.share + moved for row in rows], [row.mean for row in rows]
     below = [0.0 if math.isnan(row.low) else row.mean - row.low for row in rows]
     above = [0.0 if math.isnan(row.high) else row.high - row.mean for row in rows]
+    colour, shape = look
     axes.errorbar(
-        shares, means, yerr=[below, above], color=colour, label=name, marker="o", markersize=4, linewidth=1.6, capsize=2
-    )
+        *(shares, means), yerr=[below, above], color=colour, label=name, marker=shape, markersize=4.5, linewidth=1.6,
+        capsize=2,
+    )  # fmt: skip

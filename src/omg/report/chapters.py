@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from omg.evaluation.rows import TableRow
 from omg.report.charts import Chart
 from omg.report.curves import figure_path, save_figure
-from omg.report.figures import figure_style
 from omg.report.markup import PageData, html_table, html_text, markdown_table, markdown_text
+from omg.report.style import figure_style
 from omg.types import Row
 
 if TYPE_CHECKING:

@@ -107,9 +107,7 @@ def metric_axis(words: MetricWords, title: str = "", *, whole: bool = False) -> 
 STEPS: Axis = {"title": "environment steps", "short": "steps", "steps": True}
 
 
-def series(
-    name: str, colour: int, curve: Curve, *, dots: bool = True, step: bool = False, most: int = 400
-) -> dict[str, Any]:
+def series(name: str, colour: int, curve: Curve, *, step: bool = False, most: int = 400) -> dict[str, Any]:
     """A curve as the script draws it; of long ones so many points, evenly chosen, with the first and the last."""
     count = len(curve.t_env)
     kept = range(count) if count <= most else sorted({round(place * (count - 1) / (most - 1)) for place in range(most)})
@@ -118,7 +116,6 @@ def series(
         "colour": colour,
         "x": [number(float(curve.t_env[index])) for index in kept],
         "y": [number(float(curve.mean[index])) for index in kept],
-        "dots": dots,
         "step": step,
     }
     if curve.seeds > 1:
@@ -303,7 +300,6 @@ def offsets_chart(rows: Sequence[OffsetRow], names: Mapping[str, str], colours: 
                 "colour": colours.get(agent, 0),
                 "x": [row.offset for row in own],
                 "y": [number(row.count / whole) for row in own],
-                "dots": True,
             }
         )
     axis = Axis(title="selected subgoals", factor=100.0, digits=1, unit=" %", low=0.0)
@@ -328,7 +324,6 @@ def profiles_chart(rows: Sequence[ProfileRow], names: Mapping[str, str], colours
                     "low": [number(row.low) for row in own],
                     "high": [number(row.high) for row in own],
                     "step": True,
-                    "dots": False,
                 }
             )
         panels.append({"title": group_name(group), "series": lines, "marks": []})

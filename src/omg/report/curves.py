@@ -14,6 +14,7 @@ from omg.evaluation import bootstrap_interval
 from omg.evaluation.rows import Seed
 from omg.evaluation.tables import MetricRow
 from omg.names import inert
+from omg.report.style import marks_of
 from omg.tracking import RunFolder
 from omg.types import Row
 
@@ -27,7 +28,6 @@ _SHARES = {"battle_won": "battles won"}
 
 _LONGEST_TEXT = 300
 """More does not fit above or beside a figure."""
-_MOST_DOTS = 40
 
 
 class Curve(NamedTuple):
@@ -165,10 +165,9 @@ def draw_curves(curves: Mapping[str, Curve], metric: str, band: Band = "range", 
 
     figure = Figure(figsize=(6.4, 3.6), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    for label, curve in curves.items():
-        # Dots show where a short curve was measured; a long one they would only smear.
-        dots = "o" if len(curve.t_env) <= _MOST_DOTS else ""
-        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.6, label=inert(label), marker=dots, markersize=3)
+    for place, (label, curve) in enumerate(curves.items()):
+        look = marks_of(place, len(curve.t_env))
+        (line,) = axes.plot(curve.t_env, curve.mean, linewidth=1.6, label=inert(label), markersize=4, **look)
         if curve.seeds > 1:
             axes.fill_between(curve.t_env, curve.low, curve.high, color=line.get_color(), alpha=0.18, linewidth=0)
     base = metric.removeprefix("test_").removesuffix("_mean")

@@ -12,16 +12,9 @@ from omg.evaluation.report_tables import ProfileRow
 from omg.names import file_name
 from omg.report.curves import FORMATS, Curve, draw_curves, figure_path, save_figure
 from omg.report.derived import profile_rows
-from omg.report.figures import (
-    agent_colours,
-    draw_cross_play,
-    draw_differences,
-    draw_groups,
-    draw_offsets,
-    draw_profiles,
-    figure_style,
-)
+from omg.report.figures import draw_cross_play, draw_differences, draw_groups, draw_offsets, draw_profiles
 from omg.report.inputs import ReportInput, by_metric
+from omg.report.style import agent_colours, figure_style
 from omg.report.words import agent_name
 
 if TYPE_CHECKING:
@@ -76,7 +69,7 @@ def _figures(report: ReportInput) -> dict[str, Callable[[], Figure]]:
         found["curves"] = partial(_curves, shown, metric, [colours[label] for label in curves])
     if report.cross_play:
         found["crossplay"] = partial(draw_cross_play, report.cross_play, metric=report.metric, names=names)
-    if report.offsets:
+    if report.far_offsets:
         found["offsets"] = partial(draw_offsets, report.offsets, names=names, colours=colours)
     if report.adaptation is not None:
         found["adaptation"] = partial(report.adaptation.draw, colours)

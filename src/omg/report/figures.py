@@ -6,8 +6,7 @@ Each `plot_*` takes tidy rows and a path; each `draw_*` returns the matplotlib f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,9 @@ from omg.evaluation.report_tables import ProfileRow
 from omg.evaluation.rows import R
 from omg.evaluation.tables import ComparisonRow, OffsetRow, ScoreRow, SummaryRow
 from omg.report.curves import figure_path, save_figure
+from omg.report.style import INK, agent_colours, figure_style, marks_of
 from omg.report.words import agent_name, group_name, metric_words
-from omg.types import Json, Row, Tree
+from omg.types import Row, Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,63 +30,11 @@ if TYPE_CHECKING:
 Look = Tree
 """Properties of a line as matplotlib names them."""
 
-INK = "#24292f"
-"""Colour of text and lines."""
-
-PALETTE = ("#0072b2", "#c2500a", "#007a5e", "#a9447f", "#8a6a00", "#6a51a3", "#5f6b76", "#2b8cc4")
-"""Colours of agents in the order in which they appear, those of `assets/page.css` in the light: all of them can be told
-from white, and the first ones from each other by those who see no red or no green."""
-
 VERDICT_COLOURS = {"better": "#116b4c", "worse": "#a8283f", "no difference shown": "#57606a"}
 
 _MOST_COLUMNS = 3
 _MOST_VALUES = 24
 """Longest side of a cross-play matrix whose values are written into its cells."""
-
-
-@contextmanager
-def figure_style(colours: Sequence[str] = PALETTE) -> Iterator[None]:
-    """Colours and sizes shared by all figures, while they are drawn and while they are saved.
-
-    Args:
-        colours: of the lines of a figure that chooses none by itself, in order.
-    """
-    import matplotlib as mpl
-    from cycler import cycler
-
-    ink = dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "legend.labelcolor"), INK
-    )
-    settings: Json = {
-        **ink,
-        "axes.prop_cycle": cycler(color=list(colours)),
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlesize": 10,
-        "axes.labelsize": 9,
-        "xtick.labelsize": 8.5,
-        "ytick.labelsize": 9,
-        "legend.fontsize": 8.5,
-        "legend.frameon": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "omg",
-        "text.parse_math": False,  # A label is text, whatever dollars are in it.
-    }
-    with mpl.rc_context(settings):
-        yield
-
-
-def agent_colours(rows: Iterable[Row]) -> dict[str, str]:
-    """A colour for every agent among rows with the column `agent`, to be the same in all figures of a report."""
-    return {
-        agent: PALETTE[index % len(PALETTE)] for index, agent in enumerate(_order(str(row["agent"]) for row in rows))
-    }
-
-
-def agent_order(rows: Iterable[Row]) -> list[str]:
-    """The agents among rows with the column `agent`, in the order of their colours."""
-    return _order(str(row["agent"]) for row in rows)
 
 
 def plot_groups(rows: Iterable[Row], path: str | Path, **options: object) -> Path:
@@ -326,11 +274,12 @@ def draw_profiles(
     words, palette = metric_words(given[0].metric), {**agent_colours(given), **(colours or {})}
     figure, grid = _figure((5.6, 3.2), 1, 1)
     axes = grid.flat[0]
-    for agent in _order(row.agent for row in given):
+    for place, agent in enumerate(_order(row.agent for row in given)):
         own = [row for row in given if row.agent == agent]
         levels = [row.level * words.factor for row in own]
         share, low, high = ([100 * row[key] for row in own] for key in ("share", "low", "high"))
-        axes.step(levels, share, where="post", color=palette[agent], linewidth=1.6, label=agent_name(agent, names))
+        look = {"color": palette[agent], "markersize": 4, **marks_of(place, len(levels), all_up_to=0)}
+        axes.step(levels, share, where="post", linewidth=1.6, label=agent_name(agent, names), **look)
         if not np.isnan(low).any():
             axes.fill_between(levels, low, high, step="post", color=palette[agent], alpha=0.16, linewidth=0)
     axes.set_xlabel(f"{words.noun}{', %' if words.share else ''}")

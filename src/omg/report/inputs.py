@@ -9,10 +9,11 @@ from typing import Any
 from omg.errors import UserError
 from omg.evaluation.comparison import compare, summarise
 from omg.evaluation.report_tables import SettingRow, TrainingRow
+from omg.evaluation.tables import OffsetRow
 from omg.report.chapters import Chapter
 from omg.report.curves import Curve
-from omg.report.figures import agent_order
 from omg.report.self_play import compare_without_teams
+from omg.report.style import agent_order
 from omg.types import Row
 
 
@@ -101,6 +102,12 @@ class ReportInput:
         return agent_order(
             [*self.summary, *({"agent": label} for found in self.curves.values() for label in found), *self.offsets]
         )
+
+    @property
+    def far_offsets(self) -> list[OffsetRow]:
+        """How far ahead the selected subgoals lie; nothing where only what comes next can be selected."""
+        rows = [OffsetRow.of(row) for row in self.offsets]
+        return rows if any(row.offset > 1 for row in rows) else []
 
     @property
     def groups(self) -> list[str]:

@@ -13,7 +13,7 @@ from omg.errors import UserError
 from omg.evaluation.parquet import read_parquet, write_parquet
 from omg.evaluation.report_tables import REPORT_TABLES, CurveRow, SettingRow, TrainingRow
 from omg.evaluation.rows import R, TableRow, read_rows, write_rows
-from omg.evaluation.suite_tables import BudgetRow, TrialRow
+from omg.evaluation.suite_tables import BudgetRow, ImportanceRow, SliceRow, TrialRow
 from omg.evaluation.tables import (
     ClosedRow,
     ComparisonRow,
@@ -45,6 +45,8 @@ KEPT: Mapping[str, type[TableRow]] = {
     "closed": ClosedRow,
     "budget": BudgetRow,
     "trials": TrialRow,
+    "slices": SliceRow,
+    "importance": ImportanceRow,
     "adaptation": EpisodeRow,
     "trainings": TrainingRow,
     "settings": SettingRow,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from omg.evaluation.tables import ComparisonRow, OffsetRow, SummaryRow
+from omg.evaluation.tables import ComparisonRow, SummaryRow
 from omg.report.charts import (
     cross_play_chart,
     curves_chart,
@@ -133,7 +133,7 @@ def _profiles(report: ReportInput, data: PageData, colours: Mapping[str, int]) -
         return ""
     rows = profile_rows(report.scores, report.metric)
     caption = (
-        f"Performance profile: the share of all trainings and teams that reach more than so many "
+        f"Performance profile: the share of all trainings and teams that reach more than each value of "
         f"{metric_words(report.metric).noun}, with 95 % intervals over seeds. Higher is better everywhere."
     )
     return data.chart(profiles_chart(rows, report.names, colours), caption)
@@ -197,8 +197,8 @@ def _diagnostics(report: ReportInput, data: PageData, colours: Mapping[str, int]
         if chart is not None:
             caption = "Each measure with its 95 % interval over seeds; grey is what it would be otherwise."
             parts.append(data.chart(chart, caption))
-    if report.offsets:
-        drawn = offsets_chart([OffsetRow.of(row) for row in report.offsets], report.names, colours)
+    if report.far_offsets:
+        drawn = offsets_chart(report.far_offsets, report.names, colours)
         parts.append(data.chart(drawn, "How many steps ahead the states lie that were selected as subgoals."))
     if report.diagnostics:
         parts.append(html_table(*diagnostic_table(report)))

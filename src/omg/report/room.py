@@ -12,9 +12,10 @@ from omg.evaluation.tables import ClosedRow, ResponseRow, RoomRow, TrainedRespon
 from omg.report.chapters import Chapter
 from omg.report.charts import Chart, Line, cross_play_chart, marks, metric_axis, panel, span
 from omg.report.curves import figure_path, save_figure
-from omg.report.figures import INK, PALETTE, draw_cross_play, figure_style
+from omg.report.figures import draw_cross_play
 from omg.report.frame import page_body, write_document
 from omg.report.markup import PageData, document, html_table, html_text
+from omg.report.style import INK, PALETTE, figure_style
 from omg.report.tables import ShownColumn, cells, table_of
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, counted, group_name, metric_words
@@ -259,7 +260,8 @@ def room_chapter(
         lambda colours: draw_room(rows, names, closed, colours),
         "From the floor (a random player) over the best fixed player to the ceiling (the best responder to each team).",
         " ".join(map(room_sentence, rows)),
-        "Share closed: 0 is the best fixed player, 1 the best responder to each team.",
+        "Share closed: 0 is the best fixed player, 1 the best responder to each team. Its interval is over seeds and "
+        "teams.",
         *table_of(closed, SHARES, names),
         lambda colours: room_chart(rows, closed, names or {}, colours),
         {"room.csv": rows, "closed.csv": closed},

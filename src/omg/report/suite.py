@@ -15,7 +15,6 @@ from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteR
 from omg.report.charts import Axis, Chart, Line, marks, panel, series
 from omg.report.curves import figure_path, save_figure
 from omg.report.derived import curve_from
-from omg.report.figures import INK, agent_colours, agent_order, figure_style
 from omg.report.frame import page_body, write_document
 from omg.report.markup import (
     PageData,
@@ -27,6 +26,7 @@ from omg.report.markup import (
     markdown_table,
     markdown_text,
 )
+from omg.report.style import INK, agent_colours, agent_order, figure_style
 from omg.report.suite_words import BELOW, GameAnswer, game_answers, range_words
 from omg.report.tables import Cells, ShownColumn, table_of
 from omg.report.terminal import Screen, ScreenTable

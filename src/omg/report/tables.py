@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from omg.evaluation.rows import AnyColumn, TableRow
 from omg.evaluation.suite_tables import BudgetRow
 from omg.evaluation.tables import ComparisonRow, MeasureRow, SelfPlayRow, SummaryRow
-from omg.report.words import agent_name, group_name, metric_words
+from omg.report.words import agent_name, group_name, metric_words, minus
 
 Style = Literal["plain", "named", "beside", "inside", "bracketed", "bare"]
 """A value by itself; with whose it is behind it; with its interval in a further cell, in square brackets or in round
@@ -187,5 +187,5 @@ def _end(row: TableRow, column: AnyColumn, value: float) -> str:
         case "difference":
             return metric_words(row["metric"]).signed(value)
         case "measure":
-            return f"{value:.3f}"
-    return f"{value:.2f}"
+            return minus(f"{value:.3f}")
+    return minus(f"{value:.2f}")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from omg.evaluation.suite_tables import TrialRow
 from omg.report.chapters import Chapter
 from omg.report.charts import Chart, Line, metric_axis, panel
-from omg.report.figures import agent_colours, figure_style
+from omg.report.style import agent_colours, figure_style
 from omg.report.tables import ShownColumn, table_of
 from omg.report.words import agent_name, metric_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_TRIALS = (
+TRIALS = (
     ShownColumn(TrialRow.agent),
     ShownColumn(TrialRow.trial),
     ShownColumn(TrialRow.settings),
@@ -24,6 +24,7 @@ _TRIALS = (
     ShownColumn(TrialRow.steps),
     ShownColumn(TrialRow.chosen),
 )
+"""The trials of all agents."""
 
 
 def trials_chapter(rows: Sequence[TrialRow], names: Mapping[str, str] | None = None) -> Chapter:
@@ -33,14 +34,16 @@ def trials_chapter(rows: Sequence[TrialRow], names: Mapping[str, str] | None = N
         rows: of all agents.
         names: label -> name of agents.
     """
+    stopped = any(row.chosen in ("stopped", "diverged") for row in rows)
     return Chapter(
         "Trials",
         lambda colours: draw_trials(rows, names, colours),
         "What each choice of settings reached; that of the plan is number 0, and the one that was chosen is in bold.",
-        "Every agent had the same number of trials, judged with the validation partners alone. The agents of this "
-        "report were trained anew with the settings that did best.",
+        "Every agent had the same number of trials, judged with the validation partners alone. "
+        + ("Without a score: trials that their own tests ended early, and those that diverged. " if stopped else "")
+        + "Agents that are trained afterwards have the settings that did best.",
         "",
-        *table_of(rows, _TRIALS, names),
+        *table_of(rows, TRIALS, names),
         lambda colours: trials_chart(rows, names or {}, colours),
         {"trials.csv": rows},
     )

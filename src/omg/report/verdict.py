@@ -140,4 +140,5 @@ def _sample(row: ComparisonRow) -> str:
 def _chance_sentence(row: ComparisonRow, agent: str, baseline: str) -> str:
     known = {SELF_PLAY: "A training", LAST_TEST: "A training", FIRST_EPISODES: "With the same co-player, a training"}
     whose = known.get(row.group, "With the same team, a training")
-    return f"{whose} of {agent} does better than a training of {baseline} in {100 * row.p_improvement:.0f} % of cases."
+    share = 100 * float(f"{row.p_improvement:.2f}")  # As the table has it.
+    return f"{whose} of {agent} does better than a training of {baseline} in {share:.0f} % of cases."

@@ -61,7 +61,7 @@ class MetricWords:
 
     def bare(self, number: float) -> str:
         """A score without its unit."""
-        return _minus(f"{number * 100:.1f}") if self.share else _signless(number)
+        return minus(f"{number * 100:.1f}") if self.share else _signless(number)
 
     def amount(self, difference: float) -> str:
         """The size of a difference, without its sign: `3.1 percentage points`."""
@@ -70,7 +70,7 @@ class MetricWords:
     def signed(self, difference: float) -> str:
         """A difference with its sign: `+3.1`."""
         digits = 3 if abs(difference) < _SMALL else 2
-        return _minus(f"{difference * 100:+.1f}" if self.share else f"{difference:+.{digits}f}")
+        return minus(f"{difference * 100:+.1f}" if self.share else f"{difference:+.{digits}f}")
 
 
 _SMALL = 0.1
@@ -147,8 +147,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def _signless(number: float) -> str:
-    return _minus(f"{number:.2f}")
+    return minus(f"{number:.2f}")
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
+    """A number with the sign that is as wide as a plus."""
     return text.replace("-", "\N{MINUS SIGN}")

@@ -43,7 +43,7 @@ def extend_run(folder: RunFolder, t_max: object) -> tuple[Config, str]:
             f"t_max: got {longer.t_max}, but {folder.path} has {config.t_max}. Allowed: more, or no t_max to resume."
         )
     if folder.status() == "stopped":
-        raise UserError(f"t_max: {folder.path} was ended by its early_stop_value, not by t_max={config.t_max}.")
+        raise UserError(f"t_max: {folder.path} was ended by its early stop, not by t_max={config.t_max}.")
     if config.evaluate:
         raise UserError(f"t_max: {folder.path} only tested a run (evaluate=True); there is nothing to go on with.")
     limit = make_stored_env(folder.config_file, config.env, config.env_args).spec.episode_limit

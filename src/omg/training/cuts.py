@@ -1,6 +1,10 @@
-"""How the episodes of an update are cut: learning on padding would be most of the work.
+"""How the episodes of an update are laid out: learning on padding would be most of the work.
 
-Every way to cut is compiled for itself, and each update takes the first one that all its episodes fit into.
+There are two ways to lay them out. *Cut*: every episode is a row of its own, as long as the longest, perhaps in several
+portions of different lengths. *Packed*: several episodes stand one behind the other in a row, with a slot between them
+in which whatever remembers forgets (`EpisodeBatch.breaks`).
+
+Every layout is compiled for itself, and each update takes the first one that all its episodes fit into.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from omg.components import EpisodeBatch, replay
 from omg.components.replay import Storage
@@ -18,6 +22,10 @@ from omg.components.replay import Storage
 _SHORTEST = 16
 _EARLY = 0.75
 """Share of a batch's episodes that go into its short portion."""
+_FEWEST = 24
+"""Sequences of which a step of the recurrent loops takes so many at least, or waits more than it computes."""
+_SHARES = (0.22, 0.25, 0.3125, 0.4375, 0.625)
+"""Rows of packed batches, as shares of the episodes."""
 
 
 class Portion(NamedTuple):
@@ -28,12 +36,35 @@ class Portion(NamedTuple):
     """Steps that are kept of each."""
 
 
-Cut = tuple[Portion, ...]
-"""The portions of a batch, shortest episodes first."""
+class Packing(NamedTuple):
+    """Rows that a batch's episodes are packed into."""
+
+    rows: int
+    length: int
+    """Steps of a row; a slot follows."""
 
 
-def cuts_for(episodes: int, limit: int, *, few: bool = False, portions: bool = False) -> tuple[Cut, ...]:
-    """Ways to cut batches, the smallest first; the last takes everything.
+Cut = tuple[Portion, ...] | Packing
+"""A layout: the portions of a batch, shortest episodes first, or rows of several episodes."""
+
+
+class Due(NamedTuple):
+    """Which episodes an update sees and where they are laid; several updates have an axis in front."""
+
+    indices: Array
+    """[B] int32 rows of the replay buffer."""
+    cut: Array
+    """[] int32, the index of the layout."""
+    row: Array
+    """[B] int32, the row of each episode if they are packed."""
+    start: Array
+    """[B] int32, its first slot there."""
+
+
+def cuts_for(
+    episodes: int, limit: int, *, few: bool = False, portions: bool = False, packed_seats: int = 0
+) -> tuple[Cut, ...]:
+    """Ways to lay out batches, the smallest first; the last takes everything.
 
     Args:
         episodes: Of a batch.
@@ -42,8 +73,12 @@ def cuts_for(episodes: int, limit: int, *, few: bool = False, portions: bool = F
             long one is nearly always among them.
         portions: Whether a batch may come in several. With `few` this is then one of the two ways: three quarters of
             the episodes, the shorter ones, a third as long as the rest.
+        packed_seats: Seats of an episode that are learned from, if batches may be packed; 0: they may not.
     """
     whole = (Portion(episodes, limit),)
+    if packed_seats:
+        rows = sorted({round(episodes * share) for share in _SHARES})
+        return (*(Packing(each, limit) for each in rows if each * packed_seats >= _FEWEST), whole)
     third = _rounded(limit / 3)
     early = int(episodes * _EARLY)
     if few and portions and 2 * third <= limit and 0 < early < episodes:
@@ -52,49 +87,99 @@ def cuts_for(episodes: int, limit: int, *, few: bool = False, portions: bool = F
     return (*((Portion(episodes, length),) for length in sorted(lengths - {limit})), whole)
 
 
-def choose_cut(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name: str | None) -> tuple[Array, Array]:
-    """Orders batches for their portions and picks how to cut each.
+def choose_cuts(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name: str | None) -> Due:
+    """Orders batches for their layouts and picks one for each.
 
     Args:
         cuts: From `cuts_for`.
         storage: The replay buffer.
         batches: [updates, B] rows of it.
-        axis_name: Of the seeds: they are cut alike, or all ways would be computed for each. None where they are not
-            mapped.
+        axis_name: Of the seeds: they are laid out alike, or all ways would be computed for each. None where they are
+            not mapped.
 
     Returns:
-        The rows, by length where a cut has several portions; and the index of the cut of each update, [updates] int32.
+        Of all updates. Where order matters to a layout, the shortest episodes come first.
     """
     lengths = replay.gather_lengths(storage, batches)
-    if any(len(cut) > 1 for cut in cuts):
+    if any(isinstance(cut, Packing) or len(cut) > 1 for cut in cuts):
         order = jnp.argsort(lengths, axis=1)
         lengths, batches = (jnp.take_along_axis(values, order, axis=1) for values in (lengths, batches))
-    fits = []
-    for cut in cuts[:-1]:
-        longest = [lengths[:, rows].max(axis=1) for rows in _rows(cut)]
-        fits.append(jnp.all(jnp.stack([each <= part.length for each, part in zip(longest, cut, strict=True)]), axis=0))
+    row, start = jnp.zeros_like(lengths), jnp.zeros_like(lengths)
+    packings = [cut for cut in cuts if isinstance(cut, Packing)]
+    if packings:
+        row, start = pack(lengths, packings[0].length)
+    needed = row.max(axis=1) + 1
+    fits = [_fits(cut, lengths, needed) for cut in cuts[:-1]]
     fits.append(jnp.ones(len(batches), bool))
     everywhere = jnp.stack(fits).astype(jnp.int32)
     if axis_name is not None:
         everywhere = jax.lax.pmin(everywhere, axis_name)
-    return batches, jnp.argmax(everywhere, axis=0).astype(jnp.int32)
+    return Due(batches, jnp.argmax(everywhere, axis=0).astype(jnp.int32), row, start)
 
 
-def read_cut(cut: Cut, storage: Storage, indices: Array) -> EpisodeBatch | tuple[EpisodeBatch, ...]:
-    """The episodes of an update: one batch, or several in a cut with several portions.
+def pack(lengths: Array, length: int) -> tuple[Array, Array]:
+    """Lays episodes into rows, the longest first, each into the first row with room for it.
 
     Args:
-        cut: How to cut.
-        storage: The replay buffer.
-        indices: [B] rows of it, as `choose_cut` has ordered them.
+        lengths: [updates, B] int32 steps, ascending, none above `length`.
+        length: Steps of a row, which has a slot more.
+
+    Returns:
+        Row and first slot of each episode, [updates, B] int32 each. The first rows are used.
     """
+    updates, episodes = lengths.shape
+
+    def lay(used: Array, steps: Array) -> tuple[Array, tuple[Array, Array]]:
+        # An episode takes the slots of its steps, one for its last view and one to forget, but for the row's last.
+        row = jnp.argmax(used + steps[:, None] <= length, axis=1).astype(jnp.int32)
+        start = jnp.take_along_axis(used, row[:, None], axis=1)[:, 0]
+        taken = jax.nn.one_hot(row, episodes, dtype=jnp.int32) * (steps[:, None] + 2)
+        return used + taken, (row, start)
+
+    found = lax.scan(lay, jnp.zeros((updates, episodes), jnp.int32), lengths.T, reverse=True)[1]
+    row, start = (values.T for values in found)
+    return row, start
+
+
+def read_cut(cut: Cut, storage: Storage, due: Due) -> EpisodeBatch | tuple[EpisodeBatch, ...]:
+    """The episodes of an update: one batch, or several in a layout with several portions.
+
+    Args:
+        cut: The layout.
+        storage: The replay buffer.
+        due: Of the update.
+    """
+    if isinstance(cut, Packing):
+        return replay.gather_rows(storage, *_slots(cut, due))
     batches = tuple(
-        replay.gather(storage, indices[rows], part.length) for rows, part in zip(_rows(cut), cut, strict=True)
+        replay.gather(storage, due.indices[rows], part.length) for rows, part in zip(_rows(cut), cut, strict=True)
     )
     return batches[0] if len(batches) == 1 else batches
 
 
-def _rows(cut: Cut) -> list[slice]:
+def _slots(packing: Packing, due: Due) -> tuple[Array, Array]:
+    """Of every slot the row of the replay buffer (-1 for none) and the slot there, [rows, length + 1] int32 each."""
+    shape = (packing.rows, packing.length + 1)
+    order = jnp.arange(len(due.indices))
+    # A shorter episode of a row stands further back, so that from the front on numbers only rise.
+    rank = len(order) - order
+    marked = jnp.zeros(shape, jnp.int32).at[due.row, due.start].set(rank, mode="drop")
+    rank = lax.cummax(marked, axis=1)
+    episode = len(order) - rank
+    there = rank > 0
+    slots = jnp.arange(shape[1]) - due.start.at[episode].get(mode="clip")
+    return jnp.where(there, due.indices.at[episode].get(mode="clip"), -1), jnp.maximum(slots, 0)
+
+
+def _fits(cut: Cut, lengths: Array, needed: Array) -> Array:
+    """Whether all episodes fit in: lengths [updates, B] in their order, and rows needed [updates] -> [updates]."""
+    if isinstance(cut, Packing):
+        return needed <= cut.rows
+    longest = [lengths[:, rows].max(axis=1) for rows in _rows(cut)]
+    return jnp.all(jnp.stack([each <= part.length for each, part in zip(longest, cut, strict=True)]), axis=0)
+
+
+def _rows(cut: tuple[Portion, ...]) -> list[slice]:
     """Where each part's episodes are in an ordered batch."""
     slices, first = [], 0
     for part in cut:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from functools import cache
@@ -24,6 +25,9 @@ def prepare(use_cuda: bool, on_host: bool = False, use_cache: bool = True) -> bo
     second or longer to compile, unless JAX's own variable says otherwise. Where it cannot be written, programs are
     compiled anew every time, and a note says so. Without `use_cache` nothing is read from it or written to it.
     """
+    if simulated := re.search(r"xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", "")):
+        # Every simulated device occupies a thread that waits for others of the same pool, of one thread for a core.
+        os.environ.setdefault("NPROC", str((os.cpu_count() or 1) + int(simulated[1])))
     if on_host:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     has_gpu = any(device.platform == "gpu" for device in jax.devices())

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from omg.training.state import IterationLog, RunState
 
 
+class DivergedError(UserError):
+    """Training of a seed has gone astray."""
+
+    def __init__(self, message: str, seed: int, t_env: int) -> None:
+        super().__init__(message)
+        self.seed, self.t_env = seed, t_env
+
+
 def check_losses(log: IterationLog, config: Config, newest: Callable[[], Path | None]) -> None:
     """Stops at a loss that is not a number; the last checkpoint was written before it happened.
 
@@ -32,10 +40,12 @@ def check_losses(log: IterationLog, config: Config, newest: Callable[[], Path | 
             t_env = int(log.t_env.numpy()[iteration, index])
             saved = newest()
             kept = f"The last good checkpoint is {saved}" if saved else "No checkpoint had been written yet"
-            raise UserError(
+            raise DivergedError(
                 f"Training diverged: {name} = {values[iteration, index]} for seed {config.seed + index} near t_env "
                 f"{t_env:,}. {kept}; try a smaller lr (now {config.lr}) or grad_norm_clip "
-                f"(now {config.grad_norm_clip})."
+                f"(now {config.grad_norm_clip}).",
+                config.seed + index,
+                t_env,
             )
 
 

@@ -21,7 +21,7 @@ from omg.learners.base import Learner, S
 from omg.learners.keys import LimitKeys
 from omg.runners.vector import EpisodeStats, Rollout
 from omg.training.collecting import Seating
-from omg.training.cuts import Cut, Portion, choose_cut, cuts_for, read_cut
+from omg.training.cuts import Cut, Due, Portion, choose_cuts, cuts_for, read_cut
 from omg.training.state import IterationLog, exploration, split_key
 from omg.training.tuned import Tuned, with_rates
 
@@ -128,20 +128,20 @@ class Learning(Generic[S]):
         storage, first_row = rows
         batches = first_row + replay.sample_indices(key, size, config.buffer_size, self.sequences, self.updates)
         keys = jax.random.split(update_key, self.updates)
-        batches, cuts = choose_cut(self.cuts, storage, batches, self.seeds_axis)
+        due_updates = choose_cuts(self.cuts, storage, batches, self.seeds_axis)
         first = episodes - config.batch_size_run
         reached = first + ((jnp.arange(self.updates) + 1) * config.batch_size_run) // self.updates
 
-        def update(learner: S, due: tuple[Array, Array, Array, Array]) -> tuple[S, Metrics]:
-            indices, cut, episode, key = due
+        def update(learner: S, given: tuple[Due, Array, Array]) -> tuple[S, Metrics]:
+            due, episode, key = given
 
-            def with_cut(cut: Cut, learner: S, indices: Array) -> tuple[S, Metrics]:
-                return maker.update(learner, read_cut(cut, storage, indices), episode, t_env, key)
+            def with_cut(cut: Cut, learner: S, due: Due) -> tuple[S, Metrics]:
+                return maker.update(learner, read_cut(cut, storage, due), episode, t_env, key)
 
-            return jax.lax.switch(cut, [partial(with_cut, cut) for cut in self.cuts], learner, indices)
+            return jax.lax.switch(due.cut, [partial(with_cut, cut) for cut in self.cuts], learner, due)
 
         def run() -> tuple[S, Metrics, Array]:
-            changed, metrics = jax.lax.scan(update, learner, (batches, cuts, reached, keys))
+            changed, metrics = jax.lax.scan(update, learner, (due_updates, reached, keys))
             return changed, jax.tree.map(lambda values: values.mean(axis=0), metrics), jnp.int32(self.updates)
 
         def wait() -> tuple[S, Metrics, Array]:
@@ -181,8 +181,11 @@ class Learning(Generic[S]):
         return games
 
     def _cuts(self) -> tuple[Cut, ...]:
-        """The ways in which batches are cut; whole where the learner wants them so."""
+        """The ways in which batches are laid out; whole where the learner wants them so."""
         kept, limit = self.learner.kept, self.spec.episode_limit
+        # Accelerators compute many short rows better than few long ones.
+        if kept.packs and self.seating.team is None and jax.default_backend() == "cpu":
+            return cuts_for(self.sequences, limit, packed_seats=self.spec.n_agents)
         if not kept.cut:
             return ((Portion(self.sequences, limit),),)
         return cuts_for(self.sequences, limit, few=self.seating.team is not None, portions=kept.portions)

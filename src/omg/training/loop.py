@@ -22,6 +22,7 @@ from omg.runners.vector import EpisodeStats, Filmed
 from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest
+from omg.training.early import does_badly, reached_goal
 from omg.training.finite import check_losses, check_state
 from omg.training.memory import bytes_of_copy, fits_beside, shown_bytes
 from omg.training.program import Chunk, Program, Test
@@ -286,7 +287,7 @@ class Trainer:
         """Test episodes for every seed that has trained since its last test; keeps the best agents."""
         self.reporter.busy(f"testing, {self.config.test_nepisode:,} episodes of each seed")
         stats, found, film = jax.device_get(test(state))
-        progress.last_test = int(state.t_env.numpy().min())
+        before, progress.last_test = progress.last_test, int(state.t_env.numpy().min())
         rows: list[Row] = []
         steps = state.t_env.numpy()
         if film is not None and self.keep_film is not None:
@@ -311,7 +312,8 @@ class Trainer:
                     self.save_agent(self._one_seed(state, index), seed, t_env, which, values)
         self.reporter.rows(rows)
         self.reporter.tested(progress.last_test, self._headline(progress))
-        progress.streak = progress.streak + 1 if self._reached_goal(progress) else 0
+        progress.streak = progress.streak + 1 if reached_goal(self.config, progress) else 0
+        progress.given_up = does_badly(self.config, progress, before)
 
     def _headline(self, progress: Progress) -> dict[str, float]:
         """The success metric and the return of the newest test, averaged over seeds."""
@@ -339,19 +341,12 @@ class Trainer:
                 rows += [Row(seed, int(steps[index]), key, value) for key, value in drops.items()]
         self.reporter.rows(rows)
 
-    def _reached_goal(self, progress: Progress) -> bool:
-        """Whether the newest test of every seed has `early_stop_value`."""
-        metric, value = self.config.early_stop_metric, self.config.early_stop_value
-        if metric is None or value is None:
-            return False
-        if any(metric not in values for values in progress.newest_test):
-            names = ", ".join(sorted(progress.newest_test[0]))
-            raise UserError(f"early_stop_metric: got '{metric}', which is no test metric. Allowed: {names}.")
-        return all(values[metric] >= value for values in progress.newest_test)
-
     def _stops_early(self, progress: Progress) -> bool:
-        """Whether `early_stop_value` was held for `early_stop_patience` tests in a row."""
-        if self.config.early_stop_metric is None or progress.streak < self.config.early_stop_patience:
+        """Whether `early_stop_value` was held for `early_stop_patience` tests in a row, or the run does badly."""
+        if progress.given_up:
+            self.reporter.say(f"early stop: {progress.given_up}")
+            return True
+        if self.config.early_stop_value is None or progress.streak < self.config.early_stop_patience:
             return False
         self.reporter.say(
             f"early stop: {self.config.early_stop_metric} >= {self.config.early_stop_value} in {progress.streak} "

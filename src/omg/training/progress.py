@@ -27,6 +27,8 @@ class Progress:
     """Seed -> best test value of the success metric."""
     streak: int = 0
     """Consecutive tests that reached `early_stop_value`."""
+    given_up: str = ""
+    """Why the newest test ends the run (`early_stop_at`); empty if it does not."""
     summary: dict[str, list[dict[str, int | float]]] = field(default_factory=dict)
     """`Summary.dump`."""
     record: int = 0

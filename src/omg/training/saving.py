@@ -115,7 +115,7 @@ class _Copy:
         """What is to be saved of a state; overwrites the one before."""
         if on_cpu():
             return snapshot(state, with_buffer=with_buffer, take=self._copied)
-        for leaf in jax.tree.leaves(state):
+        for leaf in jax.tree.leaves(state if with_buffer else state._replace(storage=None)):
             leaf.copy_to_host_async()
         return snapshot(state, with_buffer=with_buffer)
 

@@ -26,7 +26,7 @@ from omg.names import inert
 from omg.report.chapters import Chapter
 from omg.report.charts import Axis, Chart, marks, metric_axis, series
 from omg.report.curves import Curve, figure_path, save_figure
-from omg.report.figures import INK, agent_colours, figure_style
+from omg.report.style import INK, agent_colours, figure_style
 from omg.report.terminal import Screen, ScreenTable
 from omg.report.words import agent_name, metric_words
 from omg.types import Row
@@ -77,7 +77,7 @@ def _adaptation_chart(rows: Sequence[Row], names: Mapping[str, str], colours: Ma
         for place, label in enumerate(agents):
             curve = adaptation_curve(found[label], co_player)
             drawn = Curve(curve.episode, curve.mean, curve.low, curve.high, len(found[label].seeds))
-            lines.append(series(agent_name(label, names), colours.get(label, place), drawn, dots=False))
+            lines.append(series(agent_name(label, names), colours.get(label, place), drawn))
         levels = [_level(level, found, co_player) for level in (scale.random, scale.best)]
         ends = dict(zip(("random player", scale.name), levels, strict=True))
         title = "all co-players" if co_player == ALL else inert(co_player)

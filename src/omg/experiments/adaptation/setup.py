@@ -133,7 +133,7 @@ def adaptation_config(
         UserError: keys contradict each other.
     """
     algorithm = config.train_alg or config.name
-    derived = {
+    derived: dict[str, object] = {
         "epsilon_start": config.epsilon_finish,
         "omg_mix_start": config.omg_mix_finish,
         "batch_size": min(config.batch_size, games),
@@ -143,6 +143,8 @@ def adaptation_config(
         "hop_minibatches": max(1, config.hop_minibatches * games // config.batch_size_run),
         "early_stop_metric": None,
         "early_stop_value": None,
+        "early_stop_at": [],
+        "early_stop_below": [],
     }
     owned = {
         "seeds": 1,

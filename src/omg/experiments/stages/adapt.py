@@ -27,7 +27,8 @@ from omg.experiments.adaptation.setup import (
 )
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Task
-from omg.experiments.results import adaptation_files, adaptation_rows, finished_run
+from omg.experiments.results import adaptation_files, adaptation_rows
+from omg.experiments.runs import finished_run
 from omg.experiments.stages.base import Earlier, Section, SettingsSection, Stage, chosen, refused_in, with_pool
 from omg.experiments.stages.pool import PoolStage, check_scripts
 from omg.experiments.stages.train import TrainStage

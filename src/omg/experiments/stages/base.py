@@ -32,7 +32,14 @@ _NO_MATTER = ("use_cuda", "devices", "use_tensorboard", "tracker", *RECORDS)
 """Settings that change nothing in a result."""
 _ELSEWHERE = ("self_play",)
 """Keys that a task says in another way: what matters is where an agent learns, not where the plan says so."""
-_WITHOUT: Mapping[str, object] = {"kinds": None, "draw": 1, "space": {}}
+_WITHOUT: Mapping[str, object] = {
+    "kinds": None,
+    "draw": 1,
+    "space": {},
+    "sampler": "grid",
+    "round": None,
+    "stop": None,
+}
 """Keys that ask for nothing at these values: results made before there were such keys stay what they are."""
 _Result = TypeVar("_Result")
 

@@ -17,6 +17,7 @@ from omg.envs import Env
 from omg.errors import UserError
 from omg.experiments.evaluation import UNTRAINED
 from omg.experiments.ledger import Task
+from omg.experiments.search import Range
 from omg.experiments.stages.base import Earlier, SettingsSection, Stage, refused_in, resolved
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
 from omg.experiments.stages.prior import PRIOR_LABEL, PriorStage
@@ -40,7 +41,9 @@ class TrainSection(SettingsSection):
 class AgentSection(SettingsSection):
     """One agent."""
 
-    space: dict[str, list[object]] = Field({}, description="Key -> values that only its own trials are drawn from")
+    space: dict[str, list[object] | Range] = Field(
+        {}, description="Key -> values, or low and high, that only its own trials are drawn from"
+    )
     config: str | None = Field(None, description="Algorithm or team name; the agent's label unless given")
     self_play: bool | None = Field(
         None, description="Whether it learns in all seats; as the section train unless given"
@@ -80,7 +83,7 @@ class TrainStage(Stage):
         needs = (earlier.of(PoolStage)[""], *priors, *trials)
         if label in self.checked.self_play:
             settings |= {"game": self.plan.game.fingerprinted(), "seats": "all"}
-            needs = ()
+            needs = tuple(trials)
         return Task(
             self.name,
             label,

@@ -46,12 +46,13 @@ class Critic(Protocol):
         """[W, 1], the last layer; with an axis A in front where every seat has a network."""
         ...
 
-    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None, breaks: Array | None = None) -> Array:
         """What episodes are worth to each seat from every slot on.
 
         Args:
             inputs: Arrays [B or 1, T or 1, m or 1, width], which broadcast to [B, T, m, width].
             seats: [B, 1, m] integers, None for all in their order; only critics with a network for every seat ask.
+            breaks: [B, T] bool, the slots between the episodes of a row; only critics with a memory ask.
 
         Returns:
             [B, T, m].

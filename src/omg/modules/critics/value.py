@@ -12,7 +12,7 @@ from jax import Array
 from omg.modules.critics.base import CriticSizes, alternatives, weigh_inputs
 from omg.modules.critics.inputs import SeatNetworks
 from omg.modules.layers import Linear
-from omg.modules.recurrent import gru_cell, unroll_rows
+from omg.modules.recurrent import forgetting, gru_cell, turned, unroll_rows
 
 
 class RecurrentCritic(eqx.Module):
@@ -36,9 +36,9 @@ class RecurrentCritic(eqx.Module):
         self.hidden_gates = Linear(sizes.hidden_dim, 3 * sizes.hidden_dim, key=keys[2])
         self.value = Linear(sizes.hidden_dim, 1, key=keys[3])
 
-    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None, breaks: Array | None = None) -> Array:
         """See `Critic.__call__`: inputs -> [B, T, m]."""
-        return self.value(self._remember(inputs))[..., 0]
+        return turned(self.value(turned(self._remember(inputs, breaks)))[..., 0])
 
     def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
         """See `Critic.try_features`: inputs and [B, T', K, m, width] -> [B, T', K, m]."""
@@ -49,9 +49,12 @@ class RecurrentCritic(eqx.Module):
         hidden = gru_cell(gates_in, before[:, :, None], self.hidden_gates.weight, self.hidden_gates.bias)
         return self.value(hidden)[..., 0]
 
-    def _remember(self, inputs: Sequence[Array]) -> Array:
+    def _remember(self, inputs: Sequence[Array], breaks: Array | None = None) -> Array:
         """The recurrent state after each slot, [B, T, m, W]."""
-        gates_in = self.input_gates(jax.nn.relu(weigh_inputs(self.fc1, self.sizes, inputs)))
+        given = [turned(one) for one in inputs]
+        gates_in = turned(self.input_gates(jax.nn.relu(weigh_inputs(self.fc1, self.sizes, given))))
+        if breaks is not None:
+            gates_in = forgetting(gates_in, breaks)
         batch, _, seats, _ = gates_in.shape
         start = jnp.zeros((batch, seats, self.sizes.hidden_dim))
         return unroll_rows(gates_in, start, self.hidden_gates.weight, self.hidden_gates.bias)
@@ -76,7 +79,7 @@ class FeedForwardCritic(eqx.Module):
         self.fc2 = Linear(sizes.hidden_dim, second, key=keys[1])
         self.value = Linear(second, 1, key=keys[2])
 
-    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None, breaks: Array | None = None) -> Array:
         """See `Critic.__call__`: inputs -> [B, T, m]."""
         hidden = jax.nn.relu(weigh_inputs(self.fc1, self.sizes, inputs))
         return self.value(jax.nn.relu(self.fc2(hidden)))[..., 0]
@@ -104,7 +107,7 @@ class ConvCritic(eqx.Module):
         """[W, 1], or [A, W, 1]."""
         return self.networks.networks.value
 
-    def __call__(self, inputs: Sequence[Array], seats: Array | None = None) -> Array:
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None, breaks: Array | None = None) -> Array:
         """See `Critic.__call__`: inputs -> [B, T, m]."""
         return self.networks(inputs, seats)[..., 0]
 

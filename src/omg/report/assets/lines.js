@@ -35,8 +35,11 @@ function drawLines(panel, view, part, hidden, label, say) {
     add(svg, "path", {d: `${join(one, one.high)}${join(one, one.low, true).replace("M", "L")}Z`, class: `band ${hue(one.colour)}`});
   for (const one of series) {
     add(svg, "path", {d: join(one, one.y), class: `line ${hue(one.colour)}`, "stroke-dasharray": dash(one.colour)});
-    if (one.dots && one.x.length <= 40)
-      one.x.forEach((at, index) => { if (one.y[index] !== null) shape(svg, one.colour, x(at), y(one.y[index]), 3, hue(one.colour)); });
+    // A short curve has a shape wherever it was measured, a long one some, each at places of its own.
+    const every = one.step || one.x.length > 40 ? Math.ceil(one.x.length / 8) : 1, first = (2 * one.colour) % every;
+    one.x.forEach((at, index) => {
+      if (one.y[index] !== null && index % every === first) shape(svg, one.colour, x(at), y(one.y[index]), 3, hue(one.colour));
+    });
   }
   const cross = add(svg, "line", {y1: top, y2: height - bottom, class: "cross", visibility: "hidden"});
   const box = tip(panel);

@@ -78,8 +78,10 @@ function drawMap(panel, view, part, hidden, label, say) {
   const columns = part.columns.length, names = Math.max(...part.rows.map(name => name.length));
   const wide = Math.max(240, panel.clientWidth), left = Math.min(wide * 0.36, 14 + 6.6 * names);
   const longest = Math.min(26, Math.max(...part.columns.map(name => name.length)));
-  const slanted = longest * 6.6 > (wide - left - 8) / columns, right = slanted ? 4.4 * longest : 8;
-  const cell = Math.max(9, Math.min(56, (wide - left - right) / columns)), tall = Math.max(14, Math.min(34, cell));
+  // Cells are as wide as the names above them where there is room for that; else the names are slanted.
+  const lettered = 7 * longest + 8, slanted = lettered > Math.min(120, (wide - left - 8) / columns);
+  const right = slanted ? 4.4 * longest : 8;
+  const cell = Math.max(9, Math.min(slanted ? 56 : Math.max(56, lettered), (wide - left - right) / columns)), tall = Math.max(14, Math.min(34, cell));
   const top = slanted ? 16 + 5.2 * longest : 22;
   const [svg, width] = frame(panel, label, top + tall * part.rows.length + 46);
   const found = part.cells.flat().filter(value => value !== null);

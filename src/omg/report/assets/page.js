@@ -38,7 +38,7 @@ function buildChart(holder, chart) {
       const button = add(legend, "button", {type: "button", "aria-pressed": String(!hidden.has(one.name))});
       const sample = add(button, "svg", {viewBox: "0 0 30 14", "aria-hidden": "true"});
       add(sample, "line", {x1: 1, x2: 29, y1: 7, y2: 7, "stroke-width": 2, class: hue(one.colour), "stroke-dasharray": dash(one.colour)});
-      if (one.dots) shape(sample, one.colour, 15, 7, 3.4, hue(one.colour));
+      shape(sample, one.colour, 15, 7, 3.4, hue(one.colour));
       add(button, "span", {}, one.name);
       button.addEventListener("click", () => {
         if (!hidden.delete(one.name)) hidden.add(one.name);

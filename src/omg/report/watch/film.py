@@ -12,12 +12,16 @@ import numpy as np
 
 from omg.errors import UserError
 from omg.recordings import Recording
+from omg.report.words import counted
 from omg.types import Json, Tree
 
 _DIGITS = 4
 """Decimals of all numbers in a page."""
 _MARGIN = 0.06
 """Room around the pieces in the picture, as a share of what they cover."""
+_FILM_SECONDS = 8.0
+_SLOWEST, _FASTEST = 2.0, 8.0
+"""Steps in a second."""
 _CHANCES = ("probabilities", "logits", "log_probabilities")
 
 
@@ -36,6 +40,8 @@ def film(games: Sequence[Recording]) -> Tree:
     return {
         "stage": {key: stage[key] for key in ("left", "top", "width", "height", "cells")},
         "view": _view(stage, games),
+        "unit": unit(first),
+        "pace": pace(max(game.steps for game in games)),
         "sight": stage["sight"],
         "sight_square": stage["sight_square"],
         "pieces": _pieces(first, games),
@@ -112,16 +118,26 @@ def difference(games: Sequence[Recording]) -> Tree | None:
     return None
 
 
-def finding(belief: Tree) -> str:
+def unit(header: Tree) -> str:
+    """What distances of a game are counted in."""
+    return "cells" if header["stage"]["cells"] else "map units"
+
+
+def pace(steps: int) -> float:
+    """Steps in a second at which a game of so many is shown: slow enough to follow, fast enough not to bore."""
+    return round(min(max(steps / _FILM_SECONDS, _SLOWEST), _FASTEST), 2)
+
+
+def finding(game: Recording, belief: Tree) -> str:
     """How far a belief was from what came, beside `they stay where they are`, in a sentence."""
     moment = when(belief)
     off, stay, steps = means(belief)
     if not steps:
         return f"There is nothing to compare: at no step are both what it believes and where they were {moment} known."
-    verdict = "closer than" if off < stay else "no closer than"
+    verdict = "closer" if off < stay else "no closer"
     return (
-        f"The agent's picture of where the others are {moment} is off by {off:.2f} on average; "
-        f'"they stay where they are" by {stay:.2f}: it is {verdict} that ({steps} steps).'
+        f"Where the agent thinks the others are {moment} is off by {off:.2f} {unit(game.header)} on average "
+        f'({counted(steps, "step")}); "they stay where they are" is off by {stay:.2f}: the belief is {verdict}.'
     )
 
 
@@ -169,7 +185,7 @@ def guesses(game: Recording, belief: Tree) -> tuple[float, float, int]:
 
 def when(belief: Tree) -> str:
     """What moment a belief of places is compared with, in words."""
-    return "at the end of the round" if belief["horizon"] is None else f"{belief['horizon']} steps later"
+    return "at the end of the round" if belief["horizon"] is None else f"{counted(belief['horizon'], 'step')} later"
 
 
 def _check_alike(one: Tree, other: Tree) -> None:
@@ -291,7 +307,7 @@ def _mind(game: Recording, seat: int) -> Tree:
         mind["values"] = _rows(values if kind not in _CHANCES else chances(kind, values, game["avail"][:, seat]))
     for belief in game.beliefs:
         if belief["seat"] == seat:
-            for key, value in _KINDS[belief["kind"]](belief).items():
+            for key, value in _KINDS[belief["kind"]](game, belief).items():
                 mind.setdefault(key, value)
     return mind
 
@@ -307,7 +323,7 @@ def chances(kind: str, values: np.ndarray, legal: np.ndarray) -> np.ndarray:
     return odds / np.where(total > 0, total, np.nan)
 
 
-def _places(belief: Tree) -> Tree:
+def _places(game: Recording, belief: Tree) -> Tree:
     columns = belief["columns"]
     # Where nothing came afterwards there is nothing to compare.
     return {
@@ -318,16 +334,16 @@ def _places(belief: Tree) -> Tree:
             **{key: _rows(columns[key]) for key in ("x", "y", "later_x", "later_y")},
             "error": _numbers(columns["distance"]),
             "stay": _numbers(columns["stay_distance"]),
-            "sentence": finding(belief),
+            "sentence": finding(game, belief),
         }
     }
 
 
-def _actions(belief: Tree) -> Tree:
+def _actions(_: Recording, belief: Tree) -> Tree:
     return {"predicted": {"of": belief["seats"], "chances": _rows(belief["columns"]["chances"])}}
 
 
-def _goals(belief: Tree) -> Tree:
+def _goals(_: Recording, belief: Tree) -> Tree:
     columns = belief["columns"]
     names = [goal["name"] for goal in belief["goals"]]
     return {
@@ -335,7 +351,7 @@ def _goals(belief: Tree) -> Tree:
     }
 
 
-def _search(belief: Tree) -> Tree:
+def _search(_: Recording, belief: Tree) -> Tree:
     columns = belief["columns"]
     found: Tree = {"kind": "chance", "values": _rows(columns["chances"])}
     if "visits" in columns:

@@ -12,7 +12,7 @@ from string import Template
 from omg.errors import UserError
 from omg.recordings import Recording
 from omg.report.markup import document, html_text
-from omg.report.watch.film import film, finding, guesses, guessing, means, names_of
+from omg.report.watch.film import film, finding, guesses, guessing, means, names_of, unit
 from omg.types import Tree
 
 _SCRIPTS = ("tools.js", "stage.js", "plot.js", "panels.js", "player.js")
@@ -74,14 +74,14 @@ def answer(games: Sequence[Recording]) -> str:
     if len(games) == 1:
         game = games[0]
         places, actions = _first(game, "places"), _first(game, "actions")
-        return finding(places) if places else guessing(game, actions) if actions else _ending(game)
+        return finding(game, places) if places else guessing(game, actions) if actions else _ending(game)
     told = []
     for game, name in zip(games, names, strict=True):
         told.append(f"{name}: return {game.header['facts'].get('return', 0.0):.4g} in {game.steps} steps")
         places, actions = _first(game, "places"), _first(game, "actions")
         if places and means(places)[2]:
             off, stay, _ = means(places)
-            told[-1] += f', its belief off by {off:.2f} ("they stay where they are": {stay:.2f})'
+            told[-1] += f', its belief off by {off:.2f} {unit(game.header)} ("they stay where they are": {stay:.2f})'
         elif actions and guesses(game, actions)[2]:
             right, again, _ = guesses(game, actions)
             told[-1] += f', right about {100 * right:.0f} % of actions ("the same as before": {100 * again:.0f} %)'

@@ -16,7 +16,7 @@ from omg.envs.drawing import BELIEF, PICKED, SHOT, Floor, Overlay, Pose, Stroke,
 from omg.envs.scenes import Piece
 from omg.errors import UserError
 from omg.recordings import Recording
-from omg.report.watch.film import film, when
+from omg.report.watch.film import film, pace, unit, when
 from omg.types import Tree
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FILMS = (".gif", ".mp4")
 ENDINGS = (*FILMS, ".png", ".svg")
 """Kinds of files that a game can be exported as."""
-STEPS_PER_SECOND = 5
-"""Of films, at speed 1."""
+_HELD_MS = 1500
+"""How long a film stays at its last moment."""
 _WIDTH = 640
 _LIKELY = 0.02
 """Beliefs below this are not drawn."""
@@ -74,9 +74,9 @@ def export_game(
     ending = place.suffix.lower()
     shown = Shots(game, seat)
     if ending == ".gif":
-        data = _gif(shown.frames(width))
+        data = _gif(shown.frames(width), pace(game.steps))
     elif ending == ".mp4":
-        data = _mp4(_film_program(), shown.frames(width))
+        data = _mp4(_film_program(), shown.frames(width), pace(game.steps))
     else:
         data = _picture(shown.figure(game.steps // 2 if step is None else step, width), ending[1:])
     try:
@@ -125,7 +125,7 @@ class Shots:
         if "places" in self.beliefs:
             places = self.beliefs["places"]
             believed, real = (_places(places, names, step) for names in (("x", "y"), ("later_x", "later_y")))
-            words[0] += _said(places, step)
+            words[0] += _said(places, step, unit(self.game.header))
             words.append(
                 f"dashed ring: where the agent thinks they are {when(places)}; diamond: where they really were"
             )
@@ -205,11 +205,11 @@ def _places(belief: Tree, names: tuple[str, str], step: int) -> list[tuple[int, 
     return [(piece, float(x), float(y)) for piece, x, y in rows if not np.isnan(x)]
 
 
-def _said(belief: Tree, step: int) -> str:
+def _said(belief: Tree, step: int, what: str) -> str:
     off, stay = (belief["columns"][name][step] for name in ("distance", "stay_distance"))
     if np.isnan(off) or np.isnan(stay):
         return ""
-    return f': belief off by {off:.2f}, "they stay where they are" by {stay:.2f}'
+    return f': belief off by {off:.2f} {what}, "they stay where they are" by {stay:.2f}'
 
 
 def _picture(figure: Figure, kind: str) -> bytes:
@@ -221,7 +221,7 @@ def _picture(figure: Figure, kind: str) -> bytes:
     return stream.getvalue()
 
 
-def _gif(frames: Sequence[np.ndarray]) -> bytes:
+def _gif(frames: Sequence[np.ndarray], steps_per_second: float) -> bytes:
     from PIL import Image
 
     # One palette for all frames: what does not move does not flicker, and the file is small.
@@ -229,7 +229,8 @@ def _gif(frames: Sequence[np.ndarray]) -> bytes:
     palette = sample.quantize(128)
     images = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     stream = io.BytesIO()
-    delays = [1000 // STEPS_PER_SECOND] * (len(images) - 1) + [1500]
+    # A GIF counts in hundredths of a second.
+    delays = [10 * round(100 / steps_per_second)] * (len(images) - 1) + [_HELD_MS]
     images[0].save(stream, "GIF", save_all=True, append_images=images[1:], duration=delays, loop=0, optimize=True)
     return stream.getvalue()
 
@@ -250,14 +251,17 @@ def _film_program() -> str:
         ) from None
 
 
-def _mp4(program: str, frames: Sequence[np.ndarray]) -> bytes:
+def _mp4(program: str, frames: Sequence[np.ndarray], steps_per_second: float) -> bytes:
     import tempfile
 
     high, wide = frames[0].shape[:2]
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "film.mp4"
-        given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", str(STEPS_PER_SECOND), "-i", "-"]
-        wanted = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(made)]
+        given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{wide}x{high}", "-r", f"{steps_per_second}", "-i", "-"]
+        # Players want a usual number of pictures a second, however slow the game is.
+        held = f"tpad=stop_mode=clone:stop_duration={_HELD_MS / 1000}"
+        code = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+        wanted = ["-vf", held, "-r", "24", *code, str(made)]
         data = b"".join(frame.tobytes() for frame in frames)
         done = subprocess.run(
             [program, "-y", "-v", "error", *given, *wanted], input=data, capture_output=True, check=False

@@ -86,7 +86,7 @@ function sightPanel(film, game, at, seat) {
     .filter((number) => number !== own && game.there[at][number] && sees(film, game, seat, number, at))
     .sort((one, other) => away(one) - away(other))
     .map((number) => `${film.pieces[number].name} at ${written(away(number))}`);
-  return [html("p", { class: "small" }, seen.length ? `It sees, nearest first: ${seen.join(", ")}.` : "It sees nobody else.")];
+  return [html("p", { class: "small" }, seen.length ? `It sees, nearest first, in ${film.unit}: ${seen.join(", ")}.` : "It sees nobody else.")];
 }
 
 /** The observation, number by number. */

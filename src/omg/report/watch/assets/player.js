@@ -1,6 +1,6 @@
 // Time, keys and toggles: reads the data of the page and draws a moment of it.
 
-const SPEEDS = [0.5, 1, 2, 4, 8, 16], STEPS_PER_SECOND = 4;
+const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16];
 const LAYERS = {
   ghosts: ["Where it thinks they are heading", "heading"],
   really: ["Where they really were", "heading"],
@@ -70,7 +70,7 @@ function start(film) {
   }
   function run() {
     clearInterval(state.timer);
-    state.timer = setInterval(tick, 1000 / (STEPS_PER_SECOND * state.speed));
+    state.timer = setInterval(tick, 1000 / (film.pace * state.speed));
     play.textContent = "Pause";
     play.setAttribute("aria-pressed", "true");
   }
@@ -92,10 +92,10 @@ function start(film) {
     boards.forEach((one, index) => {
       const place = find(`plot-${index}`), belief = beliefs[index];
       place.hidden = !belief;
-      one.plot = belief ? makePlot(one.game, belief, top, place.clientWidth - 34, (at) => { halt(); go(at); }) : null;
+      one.plot = belief ? makePlot(film, one.game, belief, top, place.clientWidth - 34, (at) => { halt(); go(at); }) : null;
       // The page begins with this sentence for the seat that is shown first.
       const told = film.games.length > 1 || state.seat !== film.first_seat;
-      place.replaceChildren(...(belief ? [html("h2", {}, "How far off the belief is"),
+      place.replaceChildren(...(belief ? [html("h2", {}, `How far off the belief is, in ${film.unit}`),
         ...(told ? [html("p", { class: "finding" }, belief.sentence)] : []), plotLegend(belief), ...one.plot.nodes] : []));
     });
   }
@@ -169,6 +169,8 @@ function start(film) {
     const view = whole ? [left, top, width, height] : film.view;
     for (const { picture } of boards) picture.setAttribute("viewBox", view.join(" "));
   }
+  find("kinds").append(...kinds(film));
+  find("keys").append(...keysOf(film, here));
   const keys = {
     " ": toggle, k: toggle, ArrowLeft: () => { halt(); go(state.at - 1); }, ArrowRight: () => { halt(); go(state.at + 1); },
     Home: () => { halt(); go(0); }, End: () => { halt(); go(last); }, "+": () => pace(1), "=": () => pace(1), "-": () => pace(-1),
@@ -189,6 +191,14 @@ function start(film) {
   zoom(false);
   choose(state.seat);
   document.body.dataset.ready = "yes";
+}
+
+/** The keys that do something here, and what. */
+function keysOf(film, layers) {
+  const all = [[["space"], "plays"], [["\u2190", "\u2192"], "step"], [["Home", "End"], "ends"], [["+", "\u2212"], "speed"],
+    [["l"], "loops"], ...(film.seats.length > 1 ? [[["s"], "next seat"]] : []),
+    ...(layers.includes("ghosts") ? [[["b"], "belief"]] : []), ...(film.difference !== null ? [[["d"], "first difference"]] : [])];
+  return all.map(([names, does]) => html("span", {}, ...names.flatMap((name) => [html("kbd", {}, name), " "]), does));
 }
 
 /** The data of the page: JSON, deflated, as text. */

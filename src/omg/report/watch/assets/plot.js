@@ -14,7 +14,7 @@ function curve(values, x, y) {
 }
 
 /** The plot of a belief, `wide` pixels wide; `go(step)` is called where somebody points into it. */
-function makePlot(game, belief, top, wide, go) {
+function makePlot(film, game, belief, top, wide, go) {
   const WIDE = Math.max(wide, 240), last = Math.max(game.steps, 1), marks = ticks(top || 1), high = marks[marks.length - 1];
   const x = (at) => LEFT + ((WIDE - LEFT - RIGHT) * at) / last;
   const y = (value) => HIGH - BOTTOM - ((HIGH - TOP - BOTTOM) * value) / high;
@@ -51,7 +51,7 @@ function makePlot(game, belief, top, wide, go) {
     }
     said.textContent = error === null
       ? `Step ${now}: nothing to compare, what it is compared with is not known.`
-      : `Step ${now}: belief off by ${written(error)}, "they stay" by ${written(stay)}.`;
+      : `Step ${now}: belief off by ${written(error)} ${film.unit}, "they stay" by ${written(stay)}.`;
   };
   picture.setAttribute("aria-label", `Distance between belief and what came, by step. ${belief.sentence}`);
   return { nodes: [picture, said], show };

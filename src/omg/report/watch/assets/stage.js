@@ -199,11 +199,36 @@ function drawStage(film, game, picture, state) {
   picture.setAttribute("aria-label", `${game.name}, step ${at} of ${game.steps}: ${spoken(film, game, at)}`);
 }
 
+/** What a piece is, without its number. */
+const kindOf = (piece) => (piece.label ? piece.name.replace(/ \d+$/, "") : piece.name);
+
+/** What the pieces of the field are: every kind that is ever there, in its colours; kinds that look the same together. */
+function kinds(film) {
+  const found = new Map();
+  film.pieces.forEach((piece, number) => {
+    if (!film.games.some((game) => game.there.some((row) => row[number]))) return;
+    const looks = found.get(kindOf(piece)) || found.set(kindOf(piece), new Map()).get(kindOf(piece));
+    looks.set(`${piece.colour} ${piece.square}`, piece);
+  });
+  const alike = new Map();
+  for (const [kind, looks] of found) {
+    const look = [...looks.keys()].join();
+    alike.set(look, { names: [...(alike.get(look) || { names: [] }).names, kind], pieces: [...looks.values()] });
+  }
+  const bars = film.fights ? [["well", "health"], ...(film.games.some((game) => game.shield) ? [["shield", "shield"]] : [])] : [];
+  const small = (...inner) => svg("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, ...inner);
+  const look = (piece) => small(piece.square ? svg("rect", { x: 1, y: 1, width: 8, height: 8, rx: 1, fill: piece.colour })
+    : svg("circle", { cx: 5, cy: 5, r: 4.5, fill: piece.colour }));
+  return [...[...alike.values()].map(({ names, pieces }) => html("span", {}, ...pieces.map(look), names.join(", "))),
+  ...bars.map(([look, word]) => html("span", {}, small(svg("g", { class: look }, svg("rect", { class: "full", y: 3.5, width: 10, height: 3 }))), word)),
+  ...(film.games.some((game) => game.cooldown) ? [html("span", {}, small(svg("path", { class: "wait", d: arc(5, 5, 4, 0.7) })), "time until it can shoot")] : [])];
+}
+
 /** How a moment stands, in words. */
 function spoken(film, game, at) {
   const counts = new Map();
   film.pieces.forEach((piece, number) => {
-    const kind = piece.label ? piece.name.replace(/ \d+$/, "") : piece.name;
+    const kind = kindOf(piece);
     if (game.there[at][number]) counts.set(kind, (counts.get(kind) || 0) + 1);
   });
   return [...counts].map(([name, count]) => (count > 1 ? `${count} times ${name}` : name)).join(", ") || "nobody is there";

@@ -176,7 +176,7 @@ TRANSLATED: dict[str, tuple[str, Check]] = {
     "agent_output_type": (f"--config=coma {BATTLE} agent_output_type=pi_logits", has(learner="coma_learner")),
     "buffer_cpu_only": ("buffer_cpu_only=True use_cuda=False", has(use_cuda=False)),
     "moa_update_time": ("--config=hop --env-config=stag_hunt moa_update_time=15", has(hop_epochs=15)),
-    "moa_batch_size": ("--config=hop --env-config=stag_hunt moa_batch_size=100", has(hop_minibatches=6)),
+    "moa_batch_size": ("--config=hop --env-config=stag_hunt moa_batch_size=100", has(hop_minibatches=2)),
     "file_storage": ("-F shelf", has(tracker=["sacred"], sacred_observers=["file"], local_results_path="shelf")),
     "tiny_db": ("-t shelf", has(tracker=["sacred"], sacred_observers=["tinydb"], local_results_path="shelf")),
     "mongo_db": (

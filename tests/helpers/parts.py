@@ -28,7 +28,9 @@ def count(folder, how):
     try:
         while number < 10 or how == "endless":
             number += 1
-            file.write_text(str(number))
+            fresh = file.with_suffix(".new")
+            fresh.write_text(str(number))
+            fresh.replace(file)
             if number == 5 and how == "killed" and first:
                 os.kill(os.getpid(), 9)
             if how == "full" and first:

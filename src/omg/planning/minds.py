@@ -182,7 +182,7 @@ class Judgement(Generic[State, Memory]):
             known: leaves [B, ...], what is said of all other trees.
         """
         rows = len(wanted) // self.sets
-        size = rows if self.parts == 1 else max(-(-rows // self.parts), SMALLEST_PART)
+        size = rows if self.parts == 1 else even_part(rows, max(-(-rows // self.parts), SMALLEST_PART))
 
         def of_one(network: Networks, asked: Question[State, Memory], wanted: Array, known: Answer) -> Answer:
             return where_wanted(lambda rows: answer(network, rows), asked, wanted, known, size)
@@ -195,6 +195,11 @@ class Judgement(Generic[State, Memory]):
         said = each(function, networks, *own, apart=self.large, together=self.together)
         whole: Answer = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), said)
         return whole
+
+
+def even_part(rows: int, size: int) -> int:
+    """Rows of a part where as few parts as possible, none above `size`, are as equal as possible: 20, 16 -> 10."""
+    return -(-rows // -(-rows // size))
 
 
 def where_wanted(answer: Callable[[Rows], Answer], given: Rows, wanted: Array, known: Answer, size: int) -> Answer:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ from jax import Array, lax
 from omg.components import take_seats
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.opponent_models.base import ModelInputs, OpponentModel, others_one_hot, own_action
-from omg.modules.recurrent import forgetting, turned
+from omg.modules.recurrent import forgetting
 
 if TYPE_CHECKING:
     from omg.components import EpisodeBatch
@@ -81,6 +82,8 @@ class SeatViews(NamedTuple):
         Returns:
             Its outputs [B, T+1, m, U] and its recurrent states [B, T+1, m, W], of every slot.
         """
+        # In the order in which a CPU's scan goes through them, see `recurrent.turned`.
+        turned = partial(jnp.swapaxes, axis1=0, axis2=1) if jax.default_backend() == "cpu" else jnp.asarray
         seats, told = (None if values is None else turned(values) for values in (self.seats, features))
         gates_in = turned(agent.embed(turned(self.seen), turned(self.own_last), told, seats))
         if self.breaks is not None:

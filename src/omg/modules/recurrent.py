@@ -124,7 +124,8 @@ def _unroll_backward(saved: Saved, grad_states: Array) -> tuple[Array, Array, Ar
         gru_kernel.backward_loop, _backward_scan, states, h0, gates, grad_states, weight
     )
     time = 0 if jax.default_backend() == "cpu" else 1
-    states, found, found_new = turned(states), turned(by_gates), turned(by_hidden_new)
+    order = (1, 0) if time == 0 else (0, 1)
+    states, found, found_new = (lax.transpose(each, (*order, 2, 3)) for each in (states, by_gates, by_hidden_new))
     before = jnp.concatenate([jnp.expand_dims(h0, time), lax.slice_in_dim(states, 0, -1, axis=time)], axis=time)
     # Reset and update add input and hidden part, so that the gradients by the two are the same.
     by_both = found[..., : 2 * h0.shape[-1]]

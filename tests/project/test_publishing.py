@@ -102,7 +102,7 @@ def test_the_bill_of_materials_is_that_of_the_constraints() -> None:
 def test_the_core_and_what_tests_need_are_pinned() -> None:
     tool = runpy.run_path(str(ROOT / "tools" / "write_sbom.py"))
     extras, versions = tool["wanted"](PROJECT), tool["pinned"]()
-    for extra in ("", "sacred", "wandb", "mlflow", "hub", "ray", "slurm", "parquet", "envs", "dev"):
+    for extra in ("", "sacred", "wandb", "mlflow", "aim", "hub", "ray", "slurm", "parquet", "envs", "dev"):
         missing = [name for name in extras[extra] if name not in versions and name != "omg-marl"]
         assert missing == [], extra
 

@@ -205,7 +205,7 @@ def test_words(word: str, names: tuple[str, ...]) -> None:
     [
         (
             ["tracker=sacrd"],
-            r"Unknown tracker 'sacrd'. Did you mean 'sacred'\? Allowed: mlflow, sacred, ",
+            r"Unknown tracker 'sacrd'. Did you mean 'sacred'\? Allowed: aim, mlflow, sacred, ",
         ),
         (["tracker=3"], "Unknown tracker '3'"),
         (["tracker=sacred", "sacred_observers=sql"], "Unknown sacred_observers 'sql'.* Allowed: file, mongo, tinydb"),

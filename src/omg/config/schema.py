@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from omg.config import foreign
 from omg.config.sections import (
+    AimKeys,
     DataKeys,
     EnvKeys,
     MlflowKeys,
@@ -68,6 +69,7 @@ class Config(
     PlayKeys,
     PartsKeys,
     MlflowKeys,
+    AimKeys,
     WandbKeys,
     SacredKeys,
     RunKeys,

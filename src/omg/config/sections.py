@@ -47,7 +47,9 @@ class RunKeys(Keys):
     local_results_path: str = Field("results", min_length=1, description="Folder under which run folders are made")
     use_cuda: bool = Field(True, description="Use the GPU where there is one")
     use_tensorboard: bool = Field(True, description="Write TensorBoard event files into the run folder")
-    tracker: PartNames = Field([], description="Further records of the run, separated by commas: sacred, wandb, mlflow")
+    tracker: PartNames = Field(
+        [], description="Further records of the run, separated by commas: sacred, wandb, mlflow, aim"
+    )
     measure: PartNames = Field([], description="Measures of other packages that tests take, separated by commas")
     early_stop_metric: str | None = Field(
         None, min_length=1, description="Test metric that can end the run early, e.g. test_battle_won_mean"
@@ -97,13 +99,25 @@ class MlflowKeys(Keys):
     mlflow_experiment: str = Field("omg", min_length=1, max_length=200, description="Experiment in MLflow")
 
 
+class AimKeys(Keys):
+    """Records of a run in Aim (tracker: aim)."""
+
+    aim_repo: str | None = Field(
+        None,
+        min_length=1,
+        description="Folder or server (aim://host:port) of Aim; $NAME is an environment variable; None: beside the run",
+    )
+    aim_experiment: str = Field("omg", min_length=1, max_length=200, description="Experiment in Aim")
+
+
 OUTWARD = {
     "sacred_mongo_url": "a database that is sent the run's records",
     "wandb_entity": "an account of Weights & Biases that is sent the run's records",
     "mlflow_uri": "a place that is sent the run's records",
+    "aim_repo": "a place that is sent the run's records",
 }
 """Key -> what it names. Who is sent a run's records, only the user may say, no file."""
-RECORDS = tuple(key for section in (SacredKeys, WandbKeys, MlflowKeys) for key in section.model_fields)
+RECORDS = tuple(key for section in (SacredKeys, WandbKeys, MlflowKeys, AimKeys) for key in section.model_fields)
 """Keys that say where records go, and change nothing in a result."""
 
 

@@ -48,9 +48,10 @@ SMALLEST_PART = 16
 PARTS_ON_CPU = 8
 """Into how many parts a batch is cut on a CPU, at most."""
 MANY_TREES = 64
-"""Trees of each set of networks from which on a search makes them ready first. On a GPU they are spread over the board:
-their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps. On a
-CPU every one of them is compiled for itself, and in bfloat16 where the CPU can (`light_trunks`)."""
+"""Trees of each set of networks from which on a search on a GPU makes them ready first: they are spread over the board.
+Their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps."""
+MANY_TREES_ON_CPU = 16
+"""The same on a CPU: every one of them is compiled for itself, and in bfloat16 where the CPU can (`light_trunks`)."""
 Memory = TypeVar("Memory")
 Rows = TypeVar("Rows")
 Answer = TypeVar("Answer")
@@ -125,7 +126,8 @@ class Judgement(Generic[State, Memory]):
         """
         self.game, self.minds = game, minds
         self.sets = len(jax.tree.leaves(minds)[0])
-        self.together, self.large = not on_cpu(), trees >= MANY_TREES
+        self.together = not on_cpu()
+        self.large = trees >= (MANY_TREES if self.together else MANY_TREES_ON_CPU)
         if self.large:
             view = game.map_view
             if self.together:

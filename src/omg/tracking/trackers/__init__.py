@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from omg.config import Config
-from omg.config.sections import MlflowKeys, SacredKeys, WandbKeys
+from omg.config.sections import AimKeys, MlflowKeys, SacredKeys, WandbKeys
 from omg.registry import Entry, Registry, TrackerTraits
 from omg.tracking.trackers.base import AllTrackers, Exhibit, Tracker, TrackerKind
 
@@ -36,6 +36,7 @@ TRACKERS: Registry[TrackerKind, TrackerTraits] = Registry(
         "mlflow": Entry(
             "omg.tracking.trackers.mlflow:KIND", TrackerTraits(sections=(MlflowKeys,)), "MLflow, a database or a server"
         ),
+        "aim": Entry("omg.tracking.trackers.aim:KIND", TrackerTraits(sections=(AimKeys,)), "Aim, a folder or a server"),
     },
 )
 """Word of the key `tracker` -> what it means."""

@@ -108,7 +108,7 @@ def test_an_end_that_set_the_length_of_chunks_is_taken_back_to_the_start(kept: P
 def test_a_run_that_stopped_early_cannot_be_longer(kept: Path, tmp_path: Path):
     folder = RunFolder(Path(shutil.copytree(kept, tmp_path / "run")))
     folder.set_status("stopped")
-    with pytest.raises(UserError, match="was ended by its early_stop_value"):
+    with pytest.raises(UserError, match="was ended by its early stop"):
         extend_run(folder, LONG)
 
 

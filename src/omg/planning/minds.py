@@ -48,10 +48,11 @@ SMALLEST_PART = 16
 PARTS_ON_CPU = 8
 """Into how many parts a batch is cut on a CPU, at most."""
 MANY_TREES = 64
-"""Trees of each set of networks from which on a search on a GPU makes them ready first: they are spread over the board.
-Their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps."""
-MANY_TREES_ON_CPU = 16
-"""The same on a CPU: every one of them is compiled for itself, and in bfloat16 where the CPU can (`light_trunks`)."""
+"""Trees of each set of networks from which on a search makes them ready first. On a GPU they are spread over the board:
+their matrices are read in every simulation, and for few trees that is more than nine shifted copies of the maps. On a
+CPU every one of them is compiled for itself."""
+MANY_LIGHT_TREES = 16
+"""The same on CPUs that multiply bfloat16, where networks that are made ready are in it (`light_trunks`)."""
 Memory = TypeVar("Memory")
 Rows = TypeVar("Rows")
 Answer = TypeVar("Answer")
@@ -127,12 +128,13 @@ class Judgement(Generic[State, Memory]):
         self.game, self.minds = game, minds
         self.sets = len(jax.tree.leaves(minds)[0])
         self.together = not on_cpu()
-        self.large = trees >= (MANY_TREES if self.together else MANY_TREES_ON_CPU)
+        light = not self.together and multiplies_bfloat16()
+        self.large = trees >= (MANY_LIGHT_TREES if light else MANY_TREES)
         if self.large:
             view = game.map_view
             if self.together:
                 self.minds = each(lambda mind: spread_trunks(mind, view.height, view.width), minds)
-            elif multiplies_bfloat16():
+            elif light:
                 self.minds = each(lambda mind: light_trunks(mind, view.width), minds)
         self.parts = parts or (1 if self.together else PARTS_ON_CPU)
 

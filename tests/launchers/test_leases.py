@@ -27,7 +27,9 @@ def elsewhere(place: Path, name: str, number: int = 1, **changes: Any) -> Path:
     """The file of a holder on another machine."""
     place.mkdir(exist_ok=True)
     path = place / f"{name}.{number}.json"
-    path.write_text(json.dumps({**asdict(here()), "host": "node-7", "state": "held", "beat": 3} | changes))
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps({**asdict(here()), "host": "node-7", "state": "held", "beat": 3} | changes))
+    fresh.replace(path)  # Whoever looks meanwhile sees the one or the other, as with a real one.
     return path
 
 

@@ -35,6 +35,13 @@ def does_badly(config: Config, progress: Progress, before: int) -> str:
     return ""
 
 
+def why_over(config: Config, progress: Progress) -> str:
+    """Why the run ends before its steps are done; empty if it goes on."""
+    if progress.given_up or config.early_stop_value is None or progress.streak < config.early_stop_patience:
+        return progress.given_up
+    return f"{config.early_stop_metric} >= {config.early_stop_value} in {progress.streak} tests in a row"
+
+
 def _watched(progress: Progress, metric: str) -> list[float]:
     """The metric in the newest test of each seed."""
     if any(metric not in values for values in progress.newest_test):

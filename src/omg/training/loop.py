@@ -22,7 +22,7 @@ from omg.runners.vector import EpisodeStats, Filmed
 from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest
-from omg.training.early import does_badly, reached_goal
+from omg.training.early import does_badly, reached_goal, why_over
 from omg.training.finite import check_losses, check_state
 from omg.training.memory import bytes_of_copy, fits_beside, shown_bytes
 from omg.training.program import Chunk, Program, Test
@@ -343,16 +343,10 @@ class Trainer:
 
     def _stops_early(self, progress: Progress) -> bool:
         """Whether `early_stop_value` was held for `early_stop_patience` tests in a row, or the run does badly."""
-        if progress.given_up:
-            self.reporter.say(f"early stop: {progress.given_up}")
-            return True
-        if self.config.early_stop_value is None or progress.streak < self.config.early_stop_patience:
-            return False
-        self.reporter.say(
-            f"early stop: {self.config.early_stop_metric} >= {self.config.early_stop_value} in {progress.streak} "
-            f"tests in a row"
-        )
-        return True
+        reason = why_over(self.config, progress)
+        if reason:
+            self.reporter.say(f"early stop: {reason}")
+        return bool(reason)
 
     def _check_episodes(self, state: RunState) -> None:
         """Stops before the number of episodes, which programs count in 32 bits, is too large for them."""

@@ -93,10 +93,11 @@ def cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = inert(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not _is_number(text) else text
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and not is_number(text) else text
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is one number."""
     try:
         float(text)
     except ValueError:

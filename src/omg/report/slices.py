@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from omg.evaluation.suite_tables import ImportanceRow, SliceRow
+from omg.names import is_number
 from omg.report.chapters import Chapter
 from omg.report.charts import Chart, Line, metric_axis, panel
 from omg.report.figures import agent_colours, figure_style
@@ -128,17 +129,9 @@ def draw_slices(
         least, most = min(row.place for row in own), max(row.place for row in own)
         if 0 < least < most / 20:
             axes.set_xscale("log")
-        if any(not _is_number(row.value) for row in own):
+        if any(not is_number(row.value) for row in own):
             ticks = dict(sorted({row.place: row.value for row in own}.items()))
             axes.set_xticks(list(ticks), list(ticks.values()))
         axes.set_xlabel(f"{agent_name(agent, names)}: {key}" if several else key)
         axes.set_ylabel(metric_words(own[0].metric).noun)
     return figure
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -150,6 +150,13 @@ def test_a_plan_of_plans_is_no_plan_and_has_no_stages(tmp_path: Path, capsys: py
     assert "lists plans. Give it with one of their folders." in capsys.readouterr().err
 
 
+def test_some_of_the_methods_may_be_left_out(tmp_path: Path) -> None:
+    report = {"agent": "other", "baselines": ["gru"]}
+    read = read_suite(suite_file(tmp_path, common={**COMMON, "report": report}, methods=["gru"]))
+    assert {label for part in read.parts for label in part.plan.agents} == {"gru"}
+    assert {part.plan.report.agent for part in read.parts} == {None}
+
+
 def test_a_plan_may_build_on_a_preset(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("base: quick\nname: mine\ntrain: {t_max: 7}\n")

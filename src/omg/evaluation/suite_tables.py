@@ -134,7 +134,7 @@ class SuiteProbeRow(TableRow):
 
     game: Field[str] = text("game", "name of its plan")
     agent: Field[str] = text("agent", "label of the agent", form="agent")
-    measure: Field[str] = text("measure", "what is named from what, as in diagnostics.csv", form="code")
+    measure: Field[str] = text("measure", "what is named from what, as in diagnostics.csv")
     draws: Field[int] = whole("draws", "of partners")
     seeds: Field[int] = whole("seeds", "trainings of each draw")
     value: Field[float] = real("accuracy", "mean over draws and seeds", form="share", interval=("low", "high"))

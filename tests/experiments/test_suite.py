@@ -151,10 +151,10 @@ def test_a_plan_of_plans_is_no_plan_and_has_no_stages(tmp_path: Path, capsys: py
 
 
 def test_some_of_the_methods_may_be_left_out(tmp_path: Path) -> None:
-    report = {"agent": "other", "baselines": ["gru"]}
+    report = {"agent": "other", "baselines": ["gru"], "title": "T"}
     read = read_suite(suite_file(tmp_path, common={**COMMON, "report": report}, methods=["gru"]))
     assert {label for part in read.parts for label in part.plan.agents} == {"gru"}
-    assert {part.plan.report.agent for part in read.parts} == {None}
+    assert {(part.plan.report.agent, part.plan.report.baselines) for part in read.parts} == {(None, None)}
 
 
 def test_a_plan_may_build_on_a_preset(tmp_path: Path) -> None:

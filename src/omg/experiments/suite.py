@@ -290,11 +290,11 @@ def _chosen(values: dict[str, object], methods: Sequence[str] | None) -> dict[st
         if label not in agents:
             raise unknown_name("agent (methods)", label, [str(agent) for agent in agents])
     left = {label for label in agents if label not in methods}
-    asked = [("agent", label) for label in left]
     values = {**values, "agents": {label: own for label, own in agents.items() if label not in left}}
     if isinstance(report, Mapping):
-        # Without the agent in question it is the last one.
-        values["report"] = {key: _without(own, left) for key, own in report.items() if (key, own) not in asked}
+        # Without the agent in question it is the last one, against all others.
+        gone = ("agent", "baselines") if report.get("agent") in left else ()
+        values["report"] = {key: _without(own, left) for key, own in report.items() if key not in gone}
     return values
 
 

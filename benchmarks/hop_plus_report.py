@@ -26,8 +26,8 @@ Tests = dict[str, list[tuple[int, dict[str, float]]]]
 """Seed -> its tests in order: environment steps, and measures by name."""
 
 
-def tests_of(path: Path, agent: str, game: str | None = None) -> Tests:
-    """The tests of one agent in a table."""
+def read_tests(path: Path, agent: str, game: str) -> Tests:
+    """The tests of one agent in a table, of which some are about one game alone."""
     found: dict[str, dict[int, dict[str, float]]] = {}
     with path.open() as file:
         for row in csv.DictReader(file):
@@ -38,7 +38,9 @@ def tests_of(path: Path, agent: str, game: str | None = None) -> Tests:
 
 def at(tests: Tests, steps: float) -> tuple[float, list[dict[str, float]]]:
     """The test of every seed that is nearest to some steps, untrained only to untrained: mean steps, and measures."""
-    nearest = [min(own, key=lambda test: (bool(test[0]) != bool(steps), abs(test[0] - steps))) for own in tests.values()]
+    nearest = [
+        min(own, key=lambda test: (bool(test[0]) != bool(steps), abs(test[0] - steps))) for own in tests.values()
+    ]
     return float(np.mean([test[0] for test in nearest])), [test[1] for test in nearest]
 
 
@@ -71,7 +73,7 @@ def rewards(folder: Path, runs: Mapping[str, Tests]) -> str:
             values = [own[which][1][REWARD] for own in tests.values()]
             row = [GAMES[game], f"{steps:,.0f}", said(values), f"{min(values):.2f}"]
             for agent in OTHERS:
-                other = tests_of(folder.parent / game / "tests.csv", agent)
+                other = read_tests(folder.parent / game / "tests.csv", agent, game)
                 when, measures = at(other, steps)
                 row.append(f"{said(one[REWARD] for one in measures)} at {when:,.0f}")
             rows.append(row)
@@ -110,7 +112,7 @@ def surprises(runs: Mapping[str, Tests]) -> str:
 
 
 def main(folder: Path) -> None:
-    runs = {game: tests_of(folder / "tests.csv", "hop_plus", game) for game in GAMES}
+    runs = {game: read_tests(folder / "tests.csv", "hop_plus", game) for game in GAMES}
     runs = {game: tests for game, tests in runs.items() if tests}
     for title, text in (
         ("Reward of a player", rewards(folder, runs)),

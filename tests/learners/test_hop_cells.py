@@ -18,7 +18,8 @@ from omg.controllers.basic import BasicMAC
 from omg.envs import make_env
 from omg.envs.grid.symmetry import symmetries
 from omg.errors import UserError
-from omg.learners.hop_cells import CellsTraining
+from omg.learners.hop import set_loss
+from omg.learners.hop_cells import LIKELY, CellsTraining
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
 from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.opponent_models.base import ModelInputs
@@ -190,6 +191,38 @@ def test_cells_turn_with_the_board() -> None:
         expected = np.array(ways.between(jnp.asarray(cell_to[begin]), jnp.asarray(cell_to[end])))
         expected[4] = UNTOLD
         np.testing.assert_array_equal(moved_told, expected)
+
+
+def test_what_likely_cells_make_of_a_deed_together_is_learned_too() -> None:
+    made, state = started()
+    batch, seats = made.keep(episodes()), made._seats(episodes())
+    minds = jax.tree.map(lambda leaf: leaf[0], state.mac.minds)
+
+    @jax.jit
+    def answers() -> Any:
+        changed = made.training.update(state.mac, state.model_opt_state, batch, seats, 0, jax.random.split(KEY))
+        found = made._lessons(state.mac, batch)[0]._replace(goal=changed.goals, likely=changed.likely)
+        part = jax.tree.map(lambda leaf: leaf[0], found)
+        # One network, asked about one cell after the other.
+        each = [legal_softmax(minds.others(part.maps, part.time, part.likely[..., one]), part.legal[:, 1:])
+                for one in range(part.likely.shape[-1])]  # fmt: skip
+        return set_loss(minds, part, 0.5), set_loss(minds, part._replace(likely=None)), jnp.stack(each), part
+
+    (loss, metrics), (alone, _), chances, part = jax.device_get(answers())
+    assert part.likely.shape == (GAMES * STEPS, J, LIKELY)
+    # A model that knows nothing yet finds all cells alike: those at equal steps of the sum lie all over the board.
+    ways = Ways(state.mac.game.map_view)
+    assert all(len(set(row)) > LIKELY // 2 for row in part.likely.reshape(-1, LIKELY))
+    assert part.likely.min() >= 0
+    assert part.likely.max() < ways.count
+    done = np.take_along_axis(chances.mean(axis=0), part.actions[..., None], axis=-1)[..., 0]
+    surprise = -(np.log(done) * part.known).sum() / part.known.sum()
+    assert metrics["together_loss"] == pytest.approx(surprise, rel=1e-4)
+    assert loss == pytest.approx(alone + 0.5 * surprise, rel=1e-4)
+    off = learner(hop_together_weight=0.0).training
+    assert (
+        jax.eval_shape(lambda: off.update(state.mac, state.model_opt_state, batch, seats, 0, [KEY, KEY])).likely is None
+    )
 
 
 def test_updates_move_every_network_and_lower_the_surprise_at_cells() -> None:

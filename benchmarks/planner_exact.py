@@ -12,8 +12,8 @@ pipeline's `hop_plus` plays each held-out script from the same starts:
 - `nothing`: with the exact answer to its network told nothing.
 
 Besides, from `omg.evaluation.exact` on the same starts: `fixed`, `none`, `bayes` (known scripts, inferred by Bayes'
-rule) and `told`. Shares are (own return - fixed) / (told - fixed). Writes `exact_hop_plus.csv`: game, draw, who, mean, share,
-and over training seeds the lowest and highest share.
+rule) and `told`. Shares are (own return - fixed) / (told - fixed). Writes `exact_hop_plus.csv`: game, draw, who, mean,
+share, and over training seeds the lowest and highest share.
 """
 
 from __future__ import annotations
@@ -95,20 +95,21 @@ class Board:
         self.layers: list[Layer] = []
         state = jax.device_get(self.game.from_world(jnp.asarray(world)))
         state, _ = distinct(state)
+        square = len(pairs)
         for _ in range(steps):
             count = len(state.time)
             parts = [look(padded(state, begin)) for begin in range(0, count, ROWS)]
             legal, likely, theirs = (np.concatenate([np.asarray(part[i]) for part in parts])[:count] for i in range(3))
             moves = [step(padded(state, begin, ROWS // 8)) for begin in range(0, count, ROWS // 8)]
             whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(moves))
-            after, reward, over = jax.tree.map(lambda leaf, rows=count * len(pairs): leaf[:rows], whole)
+            after, reward, over = jax.tree.map(lambda leaf, rows=count * square: leaf[:rows], whole)
+            table = (count, actions, actions)
             possible = (legal[:, :, None] & theirs[:, None]).reshape(-1) & ~over
             found, where = distinct(jax.tree.map(lambda leaf, own=possible: leaf[own], after))
             number = np.full(len(over), -1)
             number[possible] = where
-            square = (count, actions, actions)
             names = {key: index for index, key in enumerate(keys_of(state))}
-            self.layers.append(Layer(names, legal, likely, reward.reshape(square), number.reshape(square)))
+            self.layers.append(Layer(names, legal, likely, reward.reshape(table), number.reshape(table)))
             state = found
             if not len(state.time):
                 break

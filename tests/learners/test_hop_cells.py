@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from typing import Any
 
@@ -25,7 +26,7 @@ from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.cell_features import CellFeatures, OwnViewsAlone
 from omg.modules.opponent_models.cells import CellModel, cell_loss
-from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions
+from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions, shares_of
 from omg.planning.minds import SubgoalMemory
 
 J, H, CELLS = SEATS - 1, 2, GAME["size"] ** 2
@@ -122,6 +123,21 @@ def test_a_cell_is_drawn_by_its_chance_and_stays_while_chances_do() -> None:
     cells = np.asarray(drawn_cell(jnp.broadcast_to(chances, (1000, 5)), jnp.asarray(shares)))
     np.testing.assert_allclose(np.bincount(cells, minlength=5) / 1000, chances, atol=0.002)
     assert (np.diff(cells) >= 0).all()
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_trees_of_a_decision_stand_for_all_chances_together(samples: int) -> None:
+    mac = started()[1].mac
+    inference = CellFollowing(mac.game, dataclasses.replace(mac.settings.inference, samples=samples))
+    seeds = np.asarray(inference.seeds(KEY, 300, SEATS))
+    assert seeds.shape == (300, SEATS, samples)
+    shares = np.asarray(jax.jit(lambda seeds: shares_of(seeds, samples, J))(jnp.asarray(seeds.reshape(-1))))
+    parts = np.floor(shares.reshape(300, SEATS, samples, J) * samples)
+    # For each co-player every tree has another part, and which one it has differs from co-player to co-player.
+    np.testing.assert_array_equal(np.sort(parts, axis=2), np.broadcast_to(np.arange(samples)[:, None], parts.shape))
+    assert samples == 1 or 0.2 < (parts[..., 0] == parts[..., 1]).mean() < 0.5
+    counts = np.histogram(shares, bins=10, range=(0, 1))[0] / shares.size
+    np.testing.assert_allclose(counts, 0.1, atol=0.02)
 
 
 @cache

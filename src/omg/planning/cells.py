@@ -90,9 +90,9 @@ class CellFollowing(SubgoalFollowing[State]):
 
     def seeds(self, key: Array, *lead: int) -> Array:
         """See `SubgoalFollowing.seeds`; the last bits number the trees of a decision (`shares_of`)."""
-        samples = jnp.uint32(self.settings.samples)
+        samples = self.settings.samples
         # Half of all numbers, so that none of a decision's goes beyond the last one.
-        together = (jax.random.bits(key, lead, jnp.uint32)[..., None] >> 1) // samples * samples
+        together = (jax.random.bits(key, lead, jnp.uint32)[..., None] >> 1) // jnp.uint32(samples) * jnp.uint32(samples)
         return together + jnp.arange(samples, dtype=jnp.uint32)
 
     def expect(

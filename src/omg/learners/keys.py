@@ -237,6 +237,9 @@ class HOPKeys(Keys):
     hop_symmetries: bool = Field(
         True, description="Learn from positions (with subgoals: whole episodes) turned and mirrored at random"
     )
+    hop_together_weight: float = Field(
+        1.0, ge=0, description="HOP+ with cells: weight of what all likely cells together make of what was done"
+    )
 
 
 class LearnerSections(

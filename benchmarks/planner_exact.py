@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -150,35 +152,63 @@ def in_parts(function: Any, worlds: np.ndarray, size: int, times: int) -> list[n
     return [np.concatenate(one)[: len(worlds) * times] for one in zip(*parts, strict=True)]
 
 
-def played(mac: HOPMac, env: Any, board: Board, script: Any, starts: int, how: str) -> np.ndarray:
-    """Returns [N] of seat 0 that acts in one of the ways named above."""
-    world, seen = env.reset(jax.random.PRNGKey(0), starts)
-    memory, key = mac.initial_seats(starts, 1), jax.random.PRNGKey(1)
-    own, theirs = (jnp.full((starts, 1), seat, jnp.int32) for seat in (0, 1))
-    last = jnp.full((starts, 2), -1, jnp.int32)
-    alive, total = np.ones(starts, bool), np.zeros(starts)
+class Table:
+    """Games of seat 0 with every script from the same starts; compiled once for all players of a pipeline."""
 
-    @jax.jit
-    def think(seen: Any, memory: Any, last: Any, key: Any) -> Any:
-        view = PlayerView(seen.obs[:, :1], seen.state, seen.avail[:, :1], own, last)
-        actions, memory, record = mac.act_seats(view, memory, key, 0.0)
-        other = script.choose(seen.obs[:, 1:], seen.avail[:, 1:], theirs, jax.random.fold_in(key, 1))
-        return actions, memory, record["infer_cells"][:, 0], other
+    def __init__(self, env: Any, scripts: list[Any], starts: int) -> None:
+        """Of so many starts with each script."""
+        self.env, self.kinds, self.starts = env, len(scripts), starts
+        rows = self.kinds * starts
+        own, theirs = (jnp.full((rows, 1), seat, jnp.int32) for seat in (0, 1))
+        kind = jnp.repeat(jnp.arange(self.kinds), starts)
 
-    move = jax.jit(env.step)
-    for step in range(env.spec.episode_limit):
-        key, think_key, move_key = jax.random.split(key, 3)
-        actions, memory, cells, other = think(seen, memory, last, think_key)
-        if how != "search":
-            weights = np.zeros((starts, cells.shape[1] + 1))
-            weights[:, :-1] = np.asarray(cells) * (how == "inferred")
-            weights[:, -1] = how == "nothing"
-            actions = jnp.asarray(board.answers(step, seen.state, weights))[:, None]
-        last = jnp.concatenate([actions, other], axis=1).astype(jnp.int32)
-        world, seen, outcome = move(move_key, world, last)
-        total += np.asarray(outcome.reward)[:, 0] * alive
-        alive &= ~np.asarray(outcome.terminated | outcome.truncated)
-    return total
+        @partial(jax.jit, static_argnums=0)
+        def think(rest: Any, arrays: Any, seen: Any, memory: Any, last: Any, key: Any) -> Any:
+            mac = eqx.combine(arrays, rest)
+            view = PlayerView(seen.obs[:, :1], seen.state, seen.avail[:, :1], own, last)
+            actions, memory, record = mac.act_seats(view, memory, key, 0.0)
+            keys = jax.random.split(jax.random.fold_in(key, 1), self.kinds)
+            each = [
+                script.choose(seen.obs[:, 1:], seen.avail[:, 1:], theirs, one)
+                for script, one in zip(scripts, keys, strict=True)
+            ]
+            return actions, memory, record["infer_cells"][:, 0], jnp.stack(each)[kind, jnp.arange(rows)]
+
+        self.think, self.move = think, jax.jit(env.step)
+        self.begun = jax.jit(env.reset, static_argnums=1)
+
+    def starting(self) -> tuple[Any, Any]:
+        """The starts, once for every script."""
+        begun = self.begun(jax.random.PRNGKey(0), self.starts)
+        shapes = [jax.eval_shape(lambda n=n: self.env.reset(jax.random.PRNGKey(0), n)) for n in (2, 3)]
+
+        def repeated(leaf: Any, two: Any, three: Any) -> Any:
+            axes = [axis for axis, (a, b) in enumerate(zip(two.shape, three.shape, strict=True)) if a != b]
+            return jnp.concatenate([leaf] * self.kinds, axis=axes[0]) if axes else leaf
+
+        found: tuple[Any, Any] = jax.tree.map(repeated, begun, *shapes)
+        return found
+
+    def played(self, mac: HOPMac, board: Board, how: str) -> float:
+        """The mean return of seat 0 that acts in one of the ways named above."""
+        rows = self.kinds * self.starts
+        arrays, rest = eqx.partition(mac, eqx.is_array)
+        (world, seen), memory, key = self.starting(), mac.initial_seats(rows, 1), jax.random.PRNGKey(1)
+        last = jnp.full((rows, 2), -1, jnp.int32)
+        alive, total = np.ones(rows, bool), np.zeros(rows)
+        for step in range(self.env.spec.episode_limit):
+            key, think_key, move_key = jax.random.split(key, 3)
+            actions, memory, cells, other = self.think(rest, arrays, seen, memory, last, think_key)
+            if how != "search":
+                weights = np.zeros((rows, cells.shape[1] + 1))
+                weights[:, :-1] = np.asarray(cells) * (how == "inferred")
+                weights[:, -1] = how == "nothing"
+                actions = jnp.asarray(board.answers(step, seen.state, weights))[:, None]
+            last = jnp.concatenate([actions, other], axis=1).astype(jnp.int32)
+            world, seen, outcome = self.move(move_key, world, last)
+            total += np.asarray(outcome.reward)[:, 0] * alive
+            alive &= ~np.asarray(outcome.terminated | outcome.truncated)
+        return float(total.mean())
 
 
 def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
@@ -188,6 +218,7 @@ def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
     kinds = sorted(script for script, role in plan.pool.scripts.items() if role == "heldout")
     scripts = [SCRIPTED[kind].build(env) for kind in kinds]
     exact = exact_values(env, scripts, starts=starts, seed=0)
+    table = Table(env, scripts, starts)
     means: dict[str, list[float]] = {name: [] for name in ("search", "inferred", "nothing")}
     for path in sorted((folder / "runs" / "hop_plus").glob("*/agents/seed_*/last")):
         mac = load_agent(path).policy
@@ -196,7 +227,7 @@ def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
         board = Board(mac, seen.state, env.spec.episode_limit)
         print(path.parent.name, "positions:", [len(layer.legal) for layer in board.layers], flush=True)
         for how, found in means.items():
-            found.append(float(np.mean([played(mac, env, board, script, starts, how) for script in scripts])))
+            found.append(table.played(mac, board, how))
         print({how: round(found[-1], 3) for how, found in means.items()}, flush=True)
     bounds = {"random": exact.random, "fixed": exact.fixed, "none": exact.memoryless, "bayes": exact.optimum}
     rows = []

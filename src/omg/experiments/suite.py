@@ -195,11 +195,15 @@ def run_suite(
 
 
 def done_so_far(read: ReadSuite, place: Path) -> ReadSuite:
-    """A suite with those of its parts alone that are done in its folder."""
+    """A suite with those of its parts alone that are done in its folder, also with plans as they were before."""
     ledger = Ledger(place, entries=_entries(read))
-    tasks = {task.name: task for task in suite_tasks(read, place, Console(quiet=True), quiet=True)}
-    done = tuple(part for part in read.parts if ledger.is_done(tasks[part.words]))
-    return replace(read, parts=done, lacking=tuple(part.words for part in read.parts if part not in done))
+    notes = {task.name: ledger.note(task) for task in suite_tasks(read, place, Console(quiet=True), quiet=True)}
+    done = []
+    for part in read.parts:
+        note = notes[part.words]
+        if note is not None and note.status == "done" and (part.folder(place) / "report.html").is_file():
+            done.append(part)
+    return replace(read, parts=tuple(done), lacking=tuple(part.words for part in read.parts if part not in done))
 
 
 def shared_jobs(jobs: int, games: int) -> tuple[int, int]:

@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +35,7 @@ from omg.controllers.base import PlayerView
 from omg.controllers.hop import HOPMac
 from omg.controllers.scripted import SCRIPTED
 from omg.envs import make_env
+from omg.envs.grid.view import MapView
 from omg.evaluation.exact import exact_values
 from omg.experiments.plan import read_plan
 from omg.planning.cells import UNTOLD, Ways
@@ -57,62 +60,52 @@ class Layer(NamedTuple):
     """[n, U, U], the position in the next layer; -1 behind the end."""
 
 
-def keys_of(state: Any) -> list[bytes]:
-    """What tells positions apart: everything but what was done last."""
-    leaves = [np.asarray(getattr(state, name)) for name in state._fields if name != "last_action"]
-    flat = [np.ascontiguousarray(leaf.reshape(len(leaf), -1)).view(np.uint8).reshape(len(leaf), -1) for leaf in leaves]
-    return [row.tobytes() for row in np.concatenate(flat, axis=1)]
+def keys_of(view: MapView, worlds: np.ndarray) -> list[bytes]:
+    """What tells positions [n, S] apart: what is on the board, and the time, but not what was done last."""
+    rows = np.ascontiguousarray(worlds[:, : view.map_size + 1], np.float32)
+    return [row.tobytes() for row in rows]
 
 
 class Board:
     """All positions that follow from some starts, with what a player's network for its partner says there."""
 
-    def __init__(self, mac: HOPMac, world: Any, steps: int) -> None:
+    def __init__(self, mac: HOPMac, worlds: np.ndarray, steps: int) -> None:
         """Of the global states [N, S] in which games start."""
-        self.game, self.steps = mac.game, steps
+        self.view, game = mac.game.map_view, mac.game
         others = jax.tree.map(lambda leaf: leaf[0], mac.minds).others
-        ways, actions, cells = Ways(self.game.map_view), self.game.spec.n_actions, self.game.cells
+        ways, actions, cells = Ways(self.view), game.spec.n_actions, game.cells
         pairs = np.indices((actions, actions)).reshape(2, -1).T
 
         @jax.jit
-        def look(state: Any) -> tuple[Any, ...]:
-            rows = len(state.time)
-            legal = self.game.legal(state)
+        def look(worlds: Any) -> tuple[Any, ...]:
+            state, rows = game.from_world(worlds), len(worlds)
+            legal = game.legal(state)
             here = state.player[:, 1].astype(jnp.int32)
-            told = jnp.concatenate(
-                [ways.between(here[:, None], jnp.arange(cells)), jnp.full((rows, 1), UNTOLD)], axis=1
-            )
-            seen = self.game.sight(state, jnp.zeros(rows, jnp.int32))
+            to_cells = ways.between(here[:, None], jnp.arange(cells))
+            told = jnp.concatenate([to_cells, jnp.full((rows, 1), UNTOLD)], axis=1)
+            seen = game.sight(state, jnp.zeros(rows, jnp.int32))
             logits = others.told_each(others.trunk(*seen), told[:, None])[:, 0]
             return legal[:, 0], legal_softmax(logits, legal[:, 1][:, None]), legal[:, 1]
 
         @jax.jit
-        def step(state: Any) -> tuple[Any, ...]:
-            each = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(pairs), axis=0), state)
-            after, reward, over = self.game.advance(each, jnp.tile(jnp.asarray(pairs), (len(state.time), 1)))
-            return after, reward[:, 0], over
+        def step(worlds: Any) -> tuple[Any, ...]:
+            each = game.from_world(jnp.repeat(worlds, len(pairs), axis=0))
+            after, reward, over = game.advance(each, jnp.tile(jnp.asarray(pairs), (len(worlds), 1)))
+            return game.world(after), reward[:, 0], over
 
         self.layers: list[Layer] = []
-        state = jax.device_get(self.game.from_world(jnp.asarray(world)))
-        state, _ = distinct(state)
-        square = len(pairs)
-        for _ in range(steps):
-            count = len(state.time)
-            parts = [look(padded(state, begin)) for begin in range(0, count, ROWS)]
-            legal, likely, theirs = (np.concatenate([np.asarray(part[i]) for part in parts])[:count] for i in range(3))
-            moves = [step(padded(state, begin, ROWS // 8)) for begin in range(0, count, ROWS // 8)]
-            whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *jax.device_get(moves))
-            after, reward, over = jax.tree.map(lambda leaf, rows=count * square: leaf[:rows], whole)
-            table = (count, actions, actions)
+        worlds = distinct(self.view, np.asarray(worlds))[0]
+        while len(worlds) and len(self.layers) < steps:
+            table = (len(worlds), actions, actions)
+            legal, likely, theirs = in_parts(look, worlds, ROWS, 1)
+            after, reward, over = in_parts(step, worlds, ROWS // 8, len(pairs))
             possible = (legal[:, :, None] & theirs[:, None]).reshape(-1) & ~over
-            found, where = distinct(jax.tree.map(lambda leaf, own=possible: leaf[own], after))
+            found, where = distinct(self.view, after[possible])
             number = np.full(len(over), -1)
             number[possible] = where
-            names = {key: index for index, key in enumerate(keys_of(state))}
+            names = {key: index for index, key in enumerate(keys_of(self.view, worlds))}
             self.layers.append(Layer(names, legal, likely, reward.reshape(table), number.reshape(table)))
-            state = found
-            if not len(state.time):
-                break
+            worlds = found
         self.values = self._solved()
 
     def _solved(self) -> list[np.ndarray]:
@@ -126,11 +119,10 @@ class Board:
             ahead = np.where(layer.legal[:, None], each, -np.inf).max(axis=2)
         return values[::-1]
 
-    def answers(self, step: int, world: Any, chances: np.ndarray) -> np.ndarray:
+    def answers(self, step: int, worlds: Any, chances: np.ndarray) -> np.ndarray:
         """The best action [N] of seat 0 on average over cells [N, cells + 1], in positions given as global states."""
-        state = jax.device_get(self.game.from_world(jnp.asarray(world)))
-        found = np.zeros(len(world), np.int32)
-        for row, key in enumerate(keys_of(state)):
+        found = np.zeros(len(worlds), np.int32)
+        for row, key in enumerate(keys_of(self.view, np.asarray(worlds))):
             place = self.layers[step].number.get(key) if step < len(self.layers) else None
             if place is not None:
                 each = chances[row] @ self.values[step][place]
@@ -138,54 +130,85 @@ class Board:
         return found
 
 
-def distinct(state: Any) -> tuple[Any, np.ndarray]:
+def distinct(view: MapView, worlds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each position once, and which of these every one is."""
     numbers: dict[bytes, int] = {}
     first: list[int] = []
-    where = np.zeros(len(state.time), np.int64)
-    for row, key in enumerate(keys_of(state)):
+    where = np.zeros(len(worlds), np.int64)
+    for row, key in enumerate(keys_of(view, worlds)):
         if key not in numbers:
             numbers[key] = len(first)
             first.append(row)
         where[row] = numbers[key]
-    return jax.tree.map(lambda leaf: leaf[np.array(first, np.int64)], state), where
+    return worlds[np.array(first, np.int64)], where
 
 
-def padded(state: Any, begin: int, rows: int = ROWS) -> Any:
-    """A part of some positions, filled up with the last one."""
-    chosen = np.minimum(np.arange(begin, begin + rows), len(state.time) - 1)
-    return jax.tree.map(lambda leaf: leaf[chosen], state)
+def in_parts(function: Any, worlds: np.ndarray, size: int, times: int) -> list[np.ndarray]:
+    """What a compiled function of `size` positions, with so many rows for each, says of any number of them."""
+    parts = []
+    for begin in range(0, len(worlds), size):
+        chosen = np.minimum(np.arange(begin, begin + size), len(worlds) - 1)
+        parts.append(jax.device_get(function(worlds[chosen])))
+    return [np.concatenate(one)[: len(worlds) * times] for one in zip(*parts, strict=True)]
 
 
-def played(mac: HOPMac, env: Any, board: Board, script: Any, starts: int, how: str) -> np.ndarray:
-    """Returns [N] of seat 0 that acts in one of the ways named above."""
-    world, seen = env.reset(jax.random.PRNGKey(0), starts)
-    memory, key = mac.initial_seats(starts, 1), jax.random.PRNGKey(1)
-    own, theirs = (jnp.full((starts, 1), seat, jnp.int32) for seat in (0, 1))
-    last = jnp.full((starts, 2), -1, jnp.int32)
-    alive, total = np.ones(starts, bool), np.zeros(starts)
+class Table:
+    """Games of seat 0 with every script from the same starts; compiled once for all players of a pipeline."""
 
-    @jax.jit
-    def think(seen: Any, memory: Any, last: Any, key: Any) -> Any:
-        view = PlayerView(seen.obs[:, :1], seen.state, seen.avail[:, :1], own, last)
-        actions, memory, record = mac.act_seats(view, memory, key, 0.0)
-        other = script.choose(seen.obs[:, 1:], seen.avail[:, 1:], theirs, jax.random.fold_in(key, 1))
-        return actions, memory, record["infer_cells"][:, 0], other
+    def __init__(self, env: Any, scripts: list[Any], starts: int) -> None:
+        """Of so many starts with each script."""
+        self.env, self.kinds, self.starts = env, len(scripts), starts
+        rows = self.kinds * starts
+        own, theirs = (jnp.full((rows, 1), seat, jnp.int32) for seat in (0, 1))
+        kind = jnp.repeat(jnp.arange(self.kinds), starts)
 
-    move = jax.jit(env.step)
-    for step in range(env.spec.episode_limit):
-        key, think_key, move_key = jax.random.split(key, 3)
-        actions, memory, cells, other = think(seen, memory, last, think_key)
-        if how != "search":
-            weights = np.zeros((starts, cells.shape[1] + 1))
-            weights[:, :-1] = np.asarray(cells) * (how == "inferred")
-            weights[:, -1] = how == "nothing"
-            actions = jnp.asarray(board.answers(step, seen.state, weights))[:, None]
-        last = jnp.concatenate([actions, other], axis=1).astype(jnp.int32)
-        world, seen, outcome = move(move_key, world, last)
-        total += np.asarray(outcome.reward)[:, 0] * alive
-        alive &= ~np.asarray(outcome.terminated | outcome.truncated)
-    return total
+        @partial(jax.jit, static_argnums=0)
+        def think(rest: Any, arrays: Any, seen: Any, memory: Any, last: Any, key: Any) -> Any:
+            mac = eqx.combine(arrays, rest)
+            view = PlayerView(seen.obs[:, :1], seen.state, seen.avail[:, :1], own, last)
+            actions, memory, record = mac.act_seats(view, memory, key, 0.0)
+            keys = jax.random.split(jax.random.fold_in(key, 1), self.kinds)
+            each = [
+                script.choose(seen.obs[:, 1:], seen.avail[:, 1:], theirs, one)
+                for script, one in zip(scripts, keys, strict=True)
+            ]
+            return actions, memory, record["infer_cells"][:, 0], jnp.stack(each)[kind, jnp.arange(rows)]
+
+        self.think, self.move = think, jax.jit(env.step)
+        self.begun = jax.jit(env.reset, static_argnums=1)
+
+    def starting(self) -> tuple[Any, Any]:
+        """The starts, once for every script."""
+        begun = self.begun(jax.random.PRNGKey(0), self.starts)
+        shapes = [jax.eval_shape(lambda n=n: self.env.reset(jax.random.PRNGKey(0), n)) for n in (2, 3)]
+
+        def repeated(leaf: Any, two: Any, three: Any) -> Any:
+            axes = [axis for axis, (a, b) in enumerate(zip(two.shape, three.shape, strict=True)) if a != b]
+            return jnp.concatenate([leaf] * self.kinds, axis=axes[0]) if axes else leaf
+
+        found: tuple[Any, Any] = jax.tree.map(repeated, begun, *shapes)
+        return found
+
+    def played(self, mac: HOPMac, board: Board, how: str) -> float:
+        """The mean return of seat 0 that acts in one of the ways named above."""
+        rows = self.kinds * self.starts
+        arrays, rest = eqx.partition(mac, eqx.is_array)
+        (world, seen), memory, key = self.starting(), mac.initial_seats(rows, 1), jax.random.PRNGKey(1)
+        last = jnp.full((rows, 2), -1, jnp.int32)
+        alive, total = np.ones(rows, bool), np.zeros(rows)
+        for step in range(self.env.spec.episode_limit):
+            key, think_key, move_key = jax.random.split(key, 3)
+            actions, memory, cells, other = self.think(rest, arrays, seen, memory, last, think_key)
+            if how != "search":
+                weights = np.zeros((rows, cells.shape[1] + 1))
+                weights[:, :-1] = np.asarray(cells) * (how == "inferred")
+                weights[:, -1] = how == "nothing"
+                actions = jnp.asarray(board.answers(step, seen.state, weights))[:, None]
+            last = jnp.concatenate([actions, other], axis=1).astype(jnp.int32)
+            world, seen, outcome = self.move(move_key, world, last)
+            total += np.asarray(outcome.reward)[:, 0] * alive
+            alive &= ~np.asarray(outcome.terminated | outcome.truncated)
+        return float(total.mean())
 
 
 def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
@@ -195,6 +218,7 @@ def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
     kinds = sorted(script for script, role in plan.pool.scripts.items() if role == "heldout")
     scripts = [SCRIPTED[kind].build(env) for kind in kinds]
     exact = exact_values(env, scripts, starts=starts, seed=0)
+    table = Table(env, scripts, starts)
     means: dict[str, list[float]] = {name: [] for name in ("search", "inferred", "nothing")}
     for path in sorted((folder / "runs" / "hop_plus").glob("*/agents/seed_*/last")):
         mac = load_agent(path).policy
@@ -203,7 +227,7 @@ def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
         board = Board(mac, seen.state, env.spec.episode_limit)
         print(path.parent.name, "positions:", [len(layer.legal) for layer in board.layers], flush=True)
         for how, found in means.items():
-            found.append(float(np.mean([played(mac, env, board, script, starts, how) for script in scripts])))
+            found.append(table.played(mac, board, how))
         print({how: round(found[-1], 3) for how, found in means.items()}, flush=True)
     bounds = {"random": exact.random, "fixed": exact.fixed, "none": exact.memoryless, "bayes": exact.optimum}
     rows = []

@@ -29,8 +29,8 @@ from omg.recordings.runs import Recorder
 from omg.training.device import prepare
 from omg.training.program import Program, build_program
 
-ROUNDS = 40
-TESTS = 3
+ROUNDS = 15
+TESTS = 8
 """In a row."""
 
 

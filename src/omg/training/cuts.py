@@ -18,14 +18,13 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, replay
 from omg.components.replay import Storage
+from omg.learners.blocks import block_rows
 
 _SHORTEST = 16
 _EARLY = 0.75
 """Share of a batch's episodes that go into its short portion."""
-_FEWEST = 24
-"""Sequences of which a step of the recurrent loops takes so many at least, or waits more than it computes."""
-_SHARES = (0.22, 0.25, 0.3125, 0.4375, 0.625)
-"""Rows of packed batches, as shares of the episodes."""
+_USUAL = 0.375
+"""Rows of most packed batches at most, as a share of the episodes."""
 
 
 class Portion(NamedTuple):
@@ -73,12 +72,14 @@ def cuts_for(
             long one is nearly always among them.
         portions: Whether a batch may come in several. With `few` this is then one of the two ways: three quarters of
             the episodes, the shorter ones, a third as long as the rest.
-        packed_seats: Seats of an episode that are learned from, if batches may be packed; 0: they may not.
+        packed_seats: Seats of an episode that are learned from, if batches may be packed; 0: they may not. Rows are as
+            many as fill blocks of them, see `omg.learners.blocks`; of few seats that is more than packing saves.
     """
     whole = (Portion(episodes, limit),)
-    if packed_seats:
-        rows = sorted({round(episodes * share) for share in _SHARES})
-        return (*(Packing(each, limit) for each in rows if each * packed_seats >= _FEWEST), whole)
+    if packed_seats and 2 * (block := block_rows(packed_seats)) <= episodes:
+        # Rows that hold nothing are not learned from, but they are read.
+        rows = (-(-round(episodes * share) // block) * block for share in (_USUAL, 1.0))
+        return tuple(Packing(each, limit) for each in sorted(set(rows)))
     third = _rounded(limit / 3)
     early = int(episodes * _EARLY)
     if few and portions and 2 * third <= limit and 0 < early < episodes:

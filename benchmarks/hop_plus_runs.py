@@ -1,17 +1,18 @@
-"""HOP+ in self-play in the three social games, all at once on one GPU, within a few minutes.
+"""HOP+ in self-play in the three social games, all at once on one GPU; goes on where it was stopped.
 
-    python benchmarks/hop_plus_runs.py benchmarks/results/hop/hop_plus --seconds 470
-    python benchmarks/hop_plus_runs.py OUT --games stag_hunt --agents hop_plus --seeds 1 --share 0.1 --cpu
+    python benchmarks/hop_plus_runs.py benchmarks/results/hop/hop_plus --seconds 1500
+    python benchmarks/hop_plus_runs.py OUT --games stag_hunt --seeds 1 --share 0.1 --cpu --words hop_hidden_dim=64
 
-Cells (`hop_plus`) and the published codes (`hop_plus_codes`), with the settings that `omg pipeline stag_hunt`,
-`stag_hunt_4h2s` and `snowdrift` have for planners: 5 seeds of cells and all steps, 2 seeds of codes and half of them,
-for codes are measured to see what they say, not what they earn. Every run is a process of its own; NVIDIA's
-multi-process service lets them share the GPU, if it is there. Who is not done when the time is up is ended by a signal;
-what it had tested is kept.
+HOP+ with the settings that `omg pipeline stag_hunt`, `stag_hunt_4h2s` and `snowdrift` have for planners, 5 seeds.
+(`--agents hop_plus,hop_plus_codes`: the published codes besides, 2 seeds and half of the steps, for they are measured
+to see what they say, not what they earn.) Every run is a process of its own; NVIDIA's multi-process service lets them
+share the GPU, if it is there. Who is not done when the time is up is ended by a signal, which saves it: the same
+command goes on with whatever is left in `--work` (results/hop_plus_runs; a few gigabytes). `--fresh` begins anew.
 
-Writes into the folder, from whatever each run has: `tests.csv` (agent, game, seed, t_env, name, value: every test but
-for the tables of single actions), `summary.csv` (agent, game, test, name, and over seeds: mean, lowest, highest,
-seeds), `times.csv` (agent, game, seconds, status), `settings.yaml` (of all runs), `machine.json`; and one log each.
+Writes into the folder, anew every half a minute, from whatever each run has: `tests.csv` (agent, game, seed, t_env,
+name, value: every test but for the tables of single actions), `summary.csv` (agent, game, test, name, and over seeds:
+mean, lowest, highest, seeds), `times.csv` (agent, game, seconds of this call, steps, status), `settings.yaml` (of all
+runs), `machine.json`, and one log each. `hop_plus_report.py` turns them into the tables of the page.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,43 @@ GAMES = ("stag_hunt_4h2s", "stag_hunt", "snowdrift")
 LEFT_OUT = re.compile(r"test_(confusion|precision|recall)_")
 CODES_SEEDS, CODES_SHARE = 2, 0.5
 """Of `hop_plus_codes`: seeds, and share of the steps."""
+TESTS = 4
+"""In the course of a run, besides the one at its start."""
+SAVING = 90.0
+"""Seconds that a run has for saving once it was told to end."""
+
+
+@dataclass
+class Run:
+    """One agent in one game."""
+
+    agent: str
+    game: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+    begun: float
+    told: bool = field(default=False)
+    """Whether it was told to end."""
+    ended: dict[str, Any] | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        return f"{self.agent}_{self.game}"
+
+    def row(self) -> dict[str, Any]:
+        """Of `times.csv`."""
+        if self.ended is not None:
+            return self.ended
+        seconds = round(time.monotonic() - self.begun)
+        return {"agent": self.agent, "game": self.game, "seconds": seconds, "steps": steps_of(self.folder)} | {
+            "status": "running"
+        }
+
+    def look(self) -> None:
+        """Notes whether it is over."""
+        if self.ended is None and (code := self.process.poll()) is not None:
+            self.ended = self.row() | {"status": "finished" if code == 0 else f"exit {code}"}
+            print(self.ended, flush=True)
 
 
 def settings_of(game: str, agent: str, seeds: int | None, share: float) -> dict[str, Any]:
@@ -48,14 +87,14 @@ def settings_of(game: str, agent: str, seeds: int | None, share: float) -> dict[
     plan = read_yaml((PRESETS / f"{game}.yaml").read_text())
     train = {key: value for key, value in plan["train"].items() if key != "self_play"}
     found = {"env_args": plan["game"].get("env_args", {}), **train, **plan["agents"]["hop_plus"]}
-    found |= {"save_model": False, "local_results_path": "runs"}
     if agent == "hop_plus_codes":
         found["seeds"], share = CODES_SEEDS, share * CODES_SHARE
     if seeds is not None:
         found["seeds"] = seeds
     found["t_max"] = round(found["t_max"] * share)
-    # Tests at the start, halfway and in the end, and no others.
-    found["test_interval"] = found["t_max"] // 2
+    found["test_interval"] = found["t_max"] // TESTS
+    # Short chunks, so that a run ends soon after it is told to, and what it has reached is not lost if it is killed.
+    found |= {"log_interval": 5_000, "save_model_interval": 50_000, "keep_checkpoints": 2}
     return found
 
 
@@ -67,25 +106,47 @@ def words(settings: dict[str, Any], prefix: str = "") -> list[str]:
     return found
 
 
-def start(game: str, agent: str, settings: dict[str, Any], folder: Path, cpu: bool) -> subprocess.Popen[bytes]:
-    """Starts one run; its files are in `folder`."""
-    folder.mkdir(parents=True)
-    env_config = read_yaml((PRESETS / f"{game}.yaml").read_text())["game"]["env_config"]
-    given = {**settings, "local_results_path": str(folder), "use_cuda": not cpu}
-    command = [sys.executable, str(ROOT / "main.py"), f"--config={agent}", f"--env-config={env_config}", "with"]
+def start(game: str, agent: str, args: argparse.Namespace, settings: dict[str, Any], folder: Path) -> Run | None:
+    """Starts one run, or goes on with it; its files are in `folder`. None where it is done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = sorted(folder.glob("*/status.json"))
+    if begun and json.loads(begun[-1].read_text()).get("status") == "finished":
+        return None
+    if begun:
+        command = [sys.executable, "-c", "import sys; from omg.cli import main; sys.exit(main(sys.argv[1:]))"]
+        command += ["resume", str(begun[-1].parent)]
+    else:
+        env_config = read_yaml((PRESETS / f"{game}.yaml").read_text())["game"]["env_config"]
+        given = {**settings, "local_results_path": str(folder), "use_cuda": not args.cpu}
+        command = [sys.executable, str(ROOT / "main.py"), f"--config={agent}", f"--env-config={env_config}", "with"]
+        command += [*words(given), *args.words]
     environment = dict(os.environ)
     environment["PYTHONPATH"] = f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}"
-    with (folder / "console.txt").open("wb") as log:
-        return subprocess.Popen([*command, *words(given)], stdout=log, stderr=subprocess.STDOUT, env=environment)
+    with (folder / "console.txt").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    return Run(agent, game, folder, process, time.monotonic())
+
+
+def steps_of(folder: Path) -> int:
+    """How far a run has come, by the last test or log of its slowest seed."""
+    reached: dict[str, int] = {}
+    for metrics in folder.glob("*/metrics.csv"):
+        with metrics.open() as file:
+            for row in csv.DictReader(file):
+                if (row.get("t_env") or "").isdigit():
+                    reached[row["seed"]] = max(reached.get(row["seed"], 0), int(row["t_env"]))
+    return min(reached.values(), default=0)
 
 
 def tests_of(game: str, agent: str, folder: Path) -> list[dict[str, Any]]:
     """The tests that a run has written so far."""
     rows: list[dict[str, Any]] = []
-    for metrics in sorted(folder.rglob("metrics.csv")):
+    for metrics in sorted(folder.glob("*/metrics.csv")):
         with metrics.open() as file:
             for row in csv.DictReader(file):
-                if row["name"].startswith("test_") and not LEFT_OUT.match(row["name"]):
+                # The last line may be half written.
+                whole = None not in row.values() and row["value"]
+                if whole and row["name"].startswith("test_") and not LEFT_OUT.match(row["name"]):
                     rows.append({"agent": agent, "game": game, **row})
     return rows
 
@@ -117,75 +178,103 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """A table, whole or not at all."""
     if rows:
-        with path.open("w", newline="") as file:
+        new = path.with_suffix(".new")
+        with new.open("w", newline="") as file:
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
+        new.replace(path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--seconds", type=float, default=470.0, help="after which runs are ended")
-    parser.add_argument("--games", default=",".join(GAMES))
-    parser.add_argument("--agents", default="hop_plus,hop_plus_codes")
-    parser.add_argument("--seeds", type=int, help="of every run, in place of the preset's")
-    parser.add_argument("--share", type=float, default=1.0, help="of the preset's steps")
-    parser.add_argument("--cpu", action="store_true")
-    args = parser.parse_args()
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    args.output.mkdir(parents=True, exist_ok=True)
-    work = args.output / "work"
-    shutil.rmtree(work, ignore_errors=True)
-    begun = time.monotonic()
-    shared = None if args.cpu else shutil.which("nvidia-cuda-mps-control")
-    if shared:
-        subprocess.run([shared, "-d"], check=False)
-    running: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
-    used: dict[str, dict[str, Any]] = {}
-    for agent in args.agents.split(","):
-        for game in args.games.split(","):
-            settings = settings_of(game, agent, args.seeds, args.share)
-            used[f"{agent}_{game}"] = settings
-            running[agent, game] = start(game, agent, settings, work / f"{agent}_{game}", args.cpu)
-    ended: dict[tuple[str, str], dict[str, Any]] = {}
-    told_to_end: set[tuple[str, str]] = set()
-    told = begun
-    while len(ended) < len(running):
-        time.sleep(1.0)
+def keep(output: Path, runs: list[Run], done: list[tuple[str, str, Path]]) -> None:
+    """Writes the tables and logs of all runs, those of earlier calls among them."""
+    everybody = [*done, *((run.agent, run.game, run.folder) for run in runs)]
+    rows = [row for agent, game, folder in everybody for row in tests_of(game, agent, folder)]
+    write(output / "tests.csv", rows)
+    write(output / "summary.csv", summary(rows))
+    over = [
+        {"agent": agent, "game": game, "seconds": 0, "steps": steps_of(folder), "status": "finished before"}
+        for agent, game, folder in done
+    ]
+    write(output / "times.csv", [*over, *(run.row() for run in runs)])
+    for agent, game, folder in everybody:
+        shutil.copy(folder / "console.txt", output / f"{agent}_{game}.txt")
+
+
+def wait(runs: list[Run], seconds: float, see: Any) -> None:
+    """Until all are over; who is not by then is told to end, and killed if it does not."""
+    begun = told = kept = time.monotonic()
+    while True:
+        for run in runs:
+            run.look()
+        going = [run for run in runs if run.ended is None]
+        if not going:
+            return
         now = time.monotonic()
-        for (agent, game), process in running.items():
-            if (agent, game) not in ended and process.poll() is not None:
-                status = "finished" if process.returncode == 0 else f"exit {process.returncode}"
-                ended[agent, game] = {"agent": agent, "game": game, "seconds": round(now - begun), "status": status}
-                print(ended[agent, game], flush=True)
-            elif (agent, game) not in ended and now - begun > args.seconds + 20:
-                process.kill()
-            elif process.poll() is None and now - begun > args.seconds and (agent, game) not in told_to_end:
-                told_to_end.add((agent, game))
-                process.send_signal(signal.SIGTERM)
+        for run in going:
+            if now - begun > seconds + SAVING:
+                run.process.kill()
+            elif now - begun > seconds and not run.told:
+                run.told = True
+                run.process.send_signal(signal.SIGTERM)
         if now - told > 5:
             told = now
-            going = [f"{agent}_{game}" for agent, game in running if (agent, game) not in ended]
-            print(f"{now - begun:.0f} s", *(f"{name}: {newest(work / name)}" for name in going), sep="\n  ", flush=True)
-    if shared:
-        subprocess.run([shared], input=b"quit\n", check=False)
-    rows = [row for agent, game in running for row in tests_of(game, agent, work / f"{agent}_{game}")]
-    write(args.output / "tests.csv", rows)
-    write(args.output / "summary.csv", summary(rows))
-    write(args.output / "times.csv", list(ended.values()))
-    (args.output / "settings.yaml").write_text(yaml.safe_dump(used, sort_keys=False))
-    (args.output / "machine.json").write_text(json.dumps(machine() if not args.cpu else {"device": "cpu"}, indent=1))
-    for agent, game in running:
-        shutil.copy(work / f"{agent}_{game}" / "console.txt", args.output / f"{agent}_{game}.txt")
-    shutil.rmtree(work)
+            print(
+                f"{now - begun:.0f} s", *(f"{run.name}: {newest(run.folder)}" for run in going), sep="\n  ", flush=True
+            )
+        if now - kept > 30:
+            kept = now
+            see()
+        time.sleep(1.0)
 
 
 def newest(folder: Path) -> str:
     """The last line that a run has printed."""
     lines = (folder / "console.txt").read_text(errors="replace").strip().splitlines()
     return lines[-1][:150] if lines else "starting"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--work", type=Path, default=ROOT / "results/hop_plus_runs", help="where the runs stay")
+    parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--seconds", type=float, default=470.0, help="after which runs are saved and ended")
+    parser.add_argument("--games", default=",".join(GAMES))
+    parser.add_argument("--agents", default="hop_plus")
+    parser.add_argument("--seeds", type=int, help="of every run, in place of the preset's")
+    parser.add_argument("--share", type=float, default=1.0, help="of the preset's steps")
+    parser.add_argument("--words", nargs="*", default=[], help="further settings, KEY=VALUE")
+    parser.add_argument("--cpu", action="store_true")
+    args = parser.parse_args()
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    args.output.mkdir(parents=True, exist_ok=True)
+    if args.fresh:
+        shutil.rmtree(args.work, ignore_errors=True)
+    shared = None if args.cpu else shutil.which("nvidia-cuda-mps-control")
+    if shared:
+        subprocess.run([shared, "-d"], check=False)
+    runs: list[Run] = []
+    done: list[tuple[str, str, Path]] = []
+    used: dict[str, dict[str, Any]] = {}
+    for agent in args.agents.split(","):
+        for game in args.games.split(","):
+            settings = settings_of(game, agent, args.seeds, args.share)
+            used[f"{agent}_{game}"] = settings | {"words": " ".join(args.words)}
+            folder = args.work / f"{agent}_{game}"
+            run = start(game, agent, args, settings, folder)
+            if run is None:
+                done.append((agent, game, folder))
+            else:
+                runs.append(run)
+    (args.output / "settings.yaml").write_text(yaml.safe_dump(used, sort_keys=False))
+    wait(runs, args.seconds, lambda: keep(args.output, runs, done))
+    if shared:
+        subprocess.run([shared], input=b"quit\n", check=False)
+    keep(args.output, runs, done)
+    (args.output / "machine.json").write_text(json.dumps(machine() if not args.cpu else {"device": "cpu"}, indent=1))
 
 
 if __name__ == "__main__":

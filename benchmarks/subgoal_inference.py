@@ -2,13 +2,18 @@
 
     python benchmarks/subgoal_inference.py benchmarks/results/hop/offline.csv
     python benchmarks/subgoal_inference.py OUT.csv --episodes 128 --passes 1 --hidden 16 --seeds 1
+    python benchmarks/subgoal_inference.py OUT.csv --no-kinds --variants cells_apart,cells_true,nothing
 
 Two hunters on a board of 6x6 cells with two hares, a stag and two obstacle blocks; each goes for stags or for hares in
 an episode, and does anything legal in one step of ten. The learners of HOP+ get these episodes, round by round, as if
 they had played them; held-out episodes are measured as tests of runs are. A row per variant, seed and measure.
 
+With `--no-kinds` nobody is of any kind, as in self-play: three hunters, each after the nearest prey wherever it stands,
+anything legal in one step of four, so that the past says nothing that the position does not.
+
 - `cells_true`, `cells_half`, `cells_drawn`: `hop_plus`; co-players' networks learn told the cells that really came, or
   with a chance of a half or always those drawn from what is inferred;
+- `cells_apart`: `cells_true` without learning what all likely cells make of an action together;
 - `codes`: `hop_plus_codes` as it is, its prior learned along; `codes_furthest`: the code of the view H steps ahead, and
   co-players' networks learn told that; `codes_mlp`: a regression on it;
 - `nothing`: direct-OM, whose networks are told nothing: its `action_surprise` and `action_accuracy` alone.
@@ -31,6 +36,7 @@ from omg.components import EpisodeBatch
 from omg.components.selectors import random_legal
 from omg.config import resolve
 from omg.controllers.scripted.grid import nearest_hare, nearest_stag
+from omg.controllers.scripted.grid_partners import nearest_prey
 from omg.envs import make_env
 from omg.learners import build_learner
 from omg.learners.hop_measures import prediction_measures
@@ -40,7 +46,8 @@ from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.planning import each
 
 GAME = {"size": 6, "players": 2, "hares": 2, "stags": 1, "blocks": 2, "episode_limit": 20}
-NOISE = 0.1
+NO_KINDS = {"size": 6, "players": 3, "hares": 3, "stags": 1, "blocks": 1, "episode_limit": 20}
+NOISE, NO_KINDS_NOISE = 0.1, 0.25
 ROUND = 128
 FALLS = 1000
 """Steps over which the share of true cells falls from 1 to 0: by what number of steps it is given, it is chosen."""
@@ -50,6 +57,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], float]] = {
     "cells_true": ("hop_plus", SHARED, 0.0),
     "cells_half": ("hop_plus", SHARED, 0.5),
     "cells_drawn": ("hop_plus", SHARED, 1.0),
+    "cells_apart": ("hop_plus", {**SHARED, "hop_together_weight": 0.0}, 0.0),
     "codes": ("hop_plus_codes", {}, 0.0),
     "codes_furthest": ("hop_plus_codes", FURTHEST, 0.0),
     "codes_mlp": ("hop_plus_codes", {**FURTHEST, "omg_inference": "mlp"}, 0.0),
@@ -58,14 +66,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], float]] = {
 """Algorithm, settings, and the share of what is drawn, of those that learn with a mix."""
 
 
-def hunters(env: Any, key: Array, games: int) -> EpisodeBatch:
-    """Episodes [games] of scripted hunters, as a planner's learner is given them."""
+def hunters(env: Any, key: Array, games: int, kinds: bool) -> EpisodeBatch:
+    """Episodes [games] of scripted hunters, of kinds or not, as a planner's learner is given them."""
     start_key, kind_key, play_key = jax.random.split(key, 3)
     world, seen = env.reset(start_key, games)
     players = env.spec.n_agents
     seats = jnp.broadcast_to(jnp.arange(players), (games, players))
     after_stags = jax.random.bernoulli(kind_key, 0.5, seats.shape)
-    scripts = nearest_stag(env), nearest_hare(env)
+    scripts = (nearest_stag(env), nearest_hare(env)) if kinds else (nearest_prey(env),) * 2
+    noise = NOISE if kinds else NO_KINDS_NOISE
 
     def step(carry: tuple[Any, Any, Array], key: Array) -> tuple[tuple[Any, Any, Array], dict[str, Array]]:
         world, seen, alive = carry
@@ -73,7 +82,7 @@ def hunters(env: Any, key: Array, games: int) -> EpisodeBatch:
         stag, hare = (script.choose(seen.obs, seen.avail, seats, key) for script in scripts)
         anything = jax.vmap(jax.vmap(random_legal))(seen.avail, jax.random.split(any_key, seats.shape))
         meant = jnp.where(after_stags, stag, hare)
-        actions = jnp.where(jax.random.bernoulli(noise_key, NOISE, seats.shape), anything, meant)
+        actions = jnp.where(jax.random.bernoulli(noise_key, noise, seats.shape), anything, meant)
         after, shown, outcome = env.step(env_key, world, actions)
         slot = {
             "obs": seen.obs, "state": seen.state, "avail": seen.avail, "actions": actions, "filled": alive,
@@ -117,10 +126,11 @@ class Programs(NamedTuple):
 
 
 @lru_cache
-def programs(algorithm: str, changes: tuple[tuple[str, Any], ...], hidden: int) -> Programs:
+def programs(algorithm: str, changes: tuple[tuple[str, Any], ...], hidden: int, kinds: bool) -> Programs:
     """Of an algorithm with some settings."""
     settings = {
-        "env_args": GAME, "batch_size_run": ROUND, "batch_size": ROUND, "buffer_size": ROUND, "hop_minibatches": 8,
+        "env_args": GAME if kinds else NO_KINDS,
+        "batch_size_run": ROUND, "batch_size": ROUND, "buffer_size": ROUND, "hop_minibatches": 8,
         "hop_epochs": 1, "updates_per_episode": 1 / ROUND, "hop_hidden_dim": hidden, **dict(changes),
     }  # fmt: skip
     config = resolve(algorithm, "stag_hunt", settings).config
@@ -141,7 +151,7 @@ def programs(algorithm: str, changes: tuple[tuple[str, Any], ...], hidden: int) 
 
     return Programs(
         jax.jit(learner.init),
-        jax.jit(lambda key: hunters(env, key, ROUND)),
+        jax.jit(lambda key: hunters(env, key, ROUND, kinds)),
         jax.jit(update, donate_argnums=0),
         jax.jit(measured),
     )
@@ -150,7 +160,7 @@ def programs(algorithm: str, changes: tuple[tuple[str, Any], ...], hidden: int) 
 def learned(args: argparse.Namespace, name: str, seed: int) -> dict[str, float]:
     """Measures of one variant after its training."""
     algorithm, changes, drawn = VARIANTS[name]
-    start, play, update, measure = programs(algorithm, tuple(changes.items()), args.hidden)
+    start, play, update, measure = programs(algorithm, tuple(changes.items()), args.hidden, args.kinds)
     state = start(jax.random.PRNGKey(seed))
     rounds = args.episodes // ROUND
     for number in range(args.passes * rounds):
@@ -174,6 +184,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=4, help="through them")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--hidden", type=int, default=128, help="width of the planning networks")
+    parser.add_argument("--kinds", action=argparse.BooleanOptionalAction, default=True, help="whether hunters have any")
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in args.variants.split(","):

@@ -20,7 +20,7 @@ _LEFT = {"logs", "replaced", ".lock"}
 def main(folder: str, archive: str) -> int:
     """Writes the archive; returns the exit status."""
     root = Path(folder)
-    with tarfile.open(archive, "w:xz", preset=3) as packed:
+    with tarfile.open(archive, "w:xz", preset=0) as packed:
         for path in sorted(kept_files(root)):
             packed.add(path, path.relative_to(root), recursive=False)
     print(f"{archive}: {Path(archive).stat().st_size / 1e6:.1f} MB")

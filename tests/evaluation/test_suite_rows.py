@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers.room_pages import COMPARED, part
+from helpers.room_pages import COMPARED, part, suite_page
 from omg.evaluation.budget import Marks
 from omg.evaluation.suite import ALL_DRAWS, Gain, agent_rows, difference_rows, game_rows, over_draws
-from omg.report.suite import SuitePage, suite_screen
+from omg.report.suite import SuitePage, probe_tables, suite_screen
 from omg.report.suite_words import game_answers
 
 
@@ -79,6 +79,18 @@ def test_tables_of_a_suite_and_its_answers() -> None:
     )
     page = SuitePage("Title", games, list(closed.values()), differences)
     assert str(suite_screen(page)[0]).startswith("game: Of the room liam closes +0.50 [")
+
+
+def test_probes_are_means_over_draws() -> None:
+    page = suite_page()
+    known = {row.agent: row for row in page.probes}
+    assert (known["omg"].draws, known["omg"].seeds, known["omg"].value) == (3, 3, pytest.approx(0.6))
+    # Student's over 0.6, 0.7 and 0.5.
+    assert known["omg"].high == pytest.approx(0.6 + 4.3027 * 0.1 / math.sqrt(3), abs=1e-4)
+    ((head, lines),) = probe_tables(page).values()
+    assert head == ("game", "agent", "model", "recurrent state", "running mean of views", "present view", "chance")
+    assert [line[2] for line in lines] == ["0.60 [0.35, 0.85]", "\N{EN DASH}"]
+    assert lines[1][-1] == "0.25 [0.25, 0.25]"
 
 
 def test_without_a_room_nothing_is_closed() -> None:

@@ -25,7 +25,7 @@ from omg.pools.index import Pool
 def test_presets_can_be_run_and_have_the_groups_of_their_games(tmp_path: Path) -> None:
     social = {"snowdrift", "stag_hunt", "stag_hunt_4h2s", "stag_hunt_quick"}
     social |= {"partners_stag_hunt", "partners_snowdrift"}
-    suites = {"suite", "suite_quick"}
+    suites = {"suite", "suite_quick", "8m_long"}
     parts = {plan for suite in suites for plan in read_suite(suite).suite.plans}
     games = {"2c_vs_64zg", "3s_vs_5z", "8m", "foraging", "predator_prey", "quick", "demo", *social, *parts}
     assert games | suites == set(preset_names())

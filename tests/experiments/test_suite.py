@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from omg.config import write_yaml
 from omg.evaluation.rows import read_rows, write_rows
 from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
 from omg.evaluation.tables import RoomRow
+from omg.experiments import suite as suite_module
 from omg.experiments.plan import read_plan
+from omg.experiments.reports import read_report
 from omg.experiments.suite import ReadSuite, SuiteResult, read_suite, run_suite
 
 KINDS = {"scripts": ["nearest_food", "highest_food", "own_level"], "training": 1, "validation": 1, "heldout": 1}
@@ -97,6 +100,32 @@ def test_what_is_done_is_skipped_and_a_room_that_is_measured_is_counted_by(
     assert {row.room for row in games} == {0.75}
 
 
+def test_a_suite_that_was_interrupted_has_a_page_of_what_is_done(
+    read: ReadSuite, finished: SuiteResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cut"
+    shutil.copytree(finished.folder, folder, ignore=shutil.ignore_patterns("runs", "report.*", "suite"))
+    for name in ("one", "two"):
+        shutil.copy(finished.folder / name / "draw_1" / "report.html", folder / name / "draw_1")
+    (folder / "stages" / "part" / "two" / "1.json").unlink()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suite_module, "_do_part", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(read, folder, quiet=True)
+    assert {row.game for row in read_rows(folder / "suite" / "games.csv", SuiteGameRow)} == {"one"}
+    for page in ("report.html", "report.md"):
+        assert "Not complete. Still to come: two 1." in (folder / page).read_text()
+    # After an end without a word, too.
+    (folder / "report.html").unlink()
+    assert main(["report", str(folder)]) == 0
+    assert "Still to come: two 1." in (folder / "report.html").read_text()
+    (folder / "stages" / "part" / "one" / "1.json").unlink()
+    assert refusal(lambda: read_report([folder])).startswith(f"{folder}: no part of this suite is done yet.")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -119,6 +148,13 @@ def test_a_plan_of_plans_is_no_plan_and_has_no_stages(tmp_path: Path, capsys: py
     assert refusal(lambda: read_suite(suite_file(tmp_path, plans=[str(file)]))).startswith("plans: got '")
     assert main(["pipeline", str(file), "--from", "train"]) == 2
     assert "lists plans. Give it with one of their folders." in capsys.readouterr().err
+
+
+def test_some_of_the_methods_may_be_left_out(tmp_path: Path) -> None:
+    report = {"agent": "other", "baselines": ["gru"], "title": "T"}
+    read = read_suite(suite_file(tmp_path, common={**COMMON, "report": report}, methods=["gru"]))
+    assert {label for part in read.parts for label in part.plan.agents} == {"gru"}
+    assert {(part.plan.report.agent, part.plan.report.baselines) for part in read.parts} == {(None, None)}
 
 
 def test_a_plan_may_build_on_a_preset(tmp_path: Path) -> None:

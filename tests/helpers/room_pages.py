@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from omg.evaluation.budget import Marks
-from omg.evaluation.suite import Comparisons, PartResult, agent_rows, difference_rows, game_rows
+from omg.evaluation.suite import (
+    Comparisons,
+    PartResult,
+    Probe,
+    agent_rows,
+    difference_rows,
+    game_rows,
+    probe_rows,
+)
 from omg.evaluation.tables import ResponseRow, RoomRow
 from omg.report.suite import SuitePage
 
@@ -23,14 +31,16 @@ def part(draw: int, shift: float, marks: Marks = MARKS) -> PartResult:
     }
     reached |= {("random", share): np.array([0.0]) for share in (0.5, 1.0)}
     # With the validation partners, OMG is the best of those that model.
-    return PartResult("game", draw, "return", 4, marks, reached, {"gru": 1.0, "liam": 1.0, "omg": 2.0})
+    probes = {("omg", "policy from the model"): Probe(0.6 + shift, 3), ("gru", "policy by chance"): Probe(0.25, 3)}
+    return PartResult("game", draw, "return", 4, marks, reached, {"gru": 1.0, "liam": 1.0, "omg": 2.0}, probes)
 
 
 def suite_page(title: str = "A suite") -> SuitePage:
     """Three draws of one game."""
     parts = [part(1, 0.0), part(2, 0.1), part(3, -0.1)]
     games, agents, differences = game_rows(parts), agent_rows(parts), difference_rows(parts, COMPARED)
-    return SuitePage(title, games, agents, differences, notes=["A note."], commands=["omg pipeline suite"])
+    probes, notes = probe_rows(parts), ["A note."]
+    return SuitePage(title, games, agents, differences, probes, notes=notes, commands=["omg pipeline suite"])
 
 
 def measured_room(pool: str = "pool") -> tuple[list[RoomRow], list[ResponseRow]]:

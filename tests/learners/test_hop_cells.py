@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from typing import Any
 
@@ -18,13 +19,14 @@ from omg.controllers.basic import BasicMAC
 from omg.envs import make_env
 from omg.envs.grid.symmetry import symmetries
 from omg.errors import UserError
-from omg.learners.hop_cells import CellsTraining
+from omg.learners.hop import set_loss
+from omg.learners.hop_cells import LIKELY, CellsTraining
 from omg.learners.hop_plus import HOPPlusLearner, HOPPlusState, turned_episodes
 from omg.learners.hop_subgoals import model_inputs, watch
 from omg.modules.opponent_models.base import ModelInputs
 from omg.modules.opponent_models.cell_features import CellFeatures, OwnViewsAlone
 from omg.modules.opponent_models.cells import CellModel, cell_loss
-from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions
+from omg.planning.cells import UNTOLD, CellFollowing, Ways, drawn_cell, expected_actions, shares_of
 from omg.planning.minds import SubgoalMemory
 
 J, H, CELLS = SEATS - 1, 2, GAME["size"] ** 2
@@ -123,6 +125,21 @@ def test_a_cell_is_drawn_by_its_chance_and_stays_while_chances_do() -> None:
     assert (np.diff(cells) >= 0).all()
 
 
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_trees_of_a_decision_stand_for_all_chances_together(samples: int) -> None:
+    mac = started()[1].mac
+    inference = CellFollowing(mac.game, dataclasses.replace(mac.settings.inference, samples=samples))
+    seeds = np.asarray(inference.seeds(KEY, 300, SEATS))
+    assert seeds.shape == (300, SEATS, samples)
+    shares = np.asarray(jax.jit(lambda seeds: shares_of(seeds, samples, J))(jnp.asarray(seeds.reshape(-1))))
+    parts = np.floor(shares.reshape(300, SEATS, samples, J) * samples)
+    # For each co-player every tree has another part, and which one it has differs from co-player to co-player.
+    np.testing.assert_array_equal(np.sort(parts, axis=2), np.broadcast_to(np.arange(samples)[:, None], parts.shape))
+    assert samples == 1 or 0.2 < (parts[..., 0] == parts[..., 1]).mean() < 0.5
+    counts = np.histogram(shares, bins=10, range=(0, 1))[0] / shares.size
+    np.testing.assert_allclose(counts, 0.1, atol=0.02)
+
+
 @cache
 def one_seat() -> tuple[Any, Any, Any]:
     """The networks of seat 0, what it sees of the first positions, and what its co-players may do."""
@@ -190,6 +207,38 @@ def test_cells_turn_with_the_board() -> None:
         expected = np.array(ways.between(jnp.asarray(cell_to[begin]), jnp.asarray(cell_to[end])))
         expected[4] = UNTOLD
         np.testing.assert_array_equal(moved_told, expected)
+
+
+def test_what_likely_cells_make_of_a_deed_together_is_learned_too() -> None:
+    made, state = started()
+    batch, seats = made.keep(episodes()), made._seats(episodes())
+    minds = jax.tree.map(lambda leaf: leaf[0], state.mac.minds)
+
+    @jax.jit
+    def answers() -> Any:
+        changed = made.training.update(state.mac, state.model_opt_state, batch, seats, 0, jax.random.split(KEY))
+        found = made._lessons(state.mac, batch)[0]._replace(goal=changed.goals, likely=changed.likely)
+        part = jax.tree.map(lambda leaf: leaf[0], found)
+        # One network, asked about one cell after the other.
+        each = [legal_softmax(minds.others(part.maps, part.time, part.likely[..., one]), part.legal[:, 1:])
+                for one in range(part.likely.shape[-1])]  # fmt: skip
+        return set_loss(minds, part, 0.5), set_loss(minds, part._replace(likely=None)), jnp.stack(each), part
+
+    (loss, metrics), (alone, _), chances, part = jax.device_get(answers())
+    assert part.likely.shape == (GAMES * STEPS, J, LIKELY)
+    # A model that knows nothing yet finds all cells alike: those at equal steps of the sum lie all over the board.
+    ways = Ways(state.mac.game.map_view)
+    assert all(len(set(row)) > LIKELY // 2 for row in part.likely.reshape(-1, LIKELY))
+    assert part.likely.min() >= 0
+    assert part.likely.max() < ways.count
+    done = np.take_along_axis(chances.mean(axis=0), part.actions[..., None], axis=-1)[..., 0]
+    surprise = -(np.log(done) * part.known).sum() / part.known.sum()
+    assert metrics["together_loss"] == pytest.approx(surprise, rel=1e-4)
+    assert loss == pytest.approx(alone + 0.5 * surprise, rel=1e-4)
+    off = learner(hop_together_weight=0.0).training
+    assert (
+        jax.eval_shape(lambda: off.update(state.mac, state.model_opt_state, batch, seats, 0, [KEY, KEY])).likely is None
+    )
 
 
 def test_updates_move_every_network_and_lower_the_surprise_at_cells() -> None:

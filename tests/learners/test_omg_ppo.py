@@ -116,6 +116,21 @@ def test_an_update_trains_actor_critic_and_model_but_not_the_prior():
     assert float(metrics["omg_selected_share"]) == 0.5
 
 
+def test_the_model_may_make_several_passes_of_a_round() -> None:
+    once, often = learner_for(ONE_SEAT), learner_for(ONE_SEAT, am_epochs=3)
+    state = once.init(KEY)
+    batch = jax.tree.map(jnp.asarray, once.keep(legal_episodes(4, team=ONE_SEAT)))
+    (after, _), (later, metrics) = (fast_jit(one.update)(state, batch, 0, 0, KEY) for one in (once, often))
+    # The agent learns with what the model said when it acted, however often that learns.
+    assert same_bytes(after.mac.agent, later.mac.agent)
+    assert same_bytes(after.critic, later.critic)
+    assert not same_bytes(after.mac.opponent_model, later.mac.opponent_model)
+    assert same_bytes(state.mac.opponent_model.prior, later.mac.opponent_model.prior)
+    steps = [int(leaf) for leaf in jax.tree.leaves(later.model_opt_state) if jnp.shape(leaf) == ()]
+    assert steps == [3]
+    assert np.isfinite(float(metrics["am_loss"]))
+
+
 def test_its_configuration_is_on_policy_and_wants_its_model():
     with pytest.raises(UserError, match="am_model: got liam_am, but learner=omg_ppo_learner trains omg_am"):
         adjust(resolve("ippo_omg", "foraging", ["am_model=liam_am"]).config, has_gpu=False)

@@ -18,11 +18,18 @@ import numpy as np
 from omg.evaluation.budget import Marks
 from omg.evaluation.comparison import verdict
 from omg.evaluation.statistics import FEWEST, Estimate
-from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
+from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteProbeRow, SuiteRow
 
 ALL_DRAWS = "all"
 Reached = Mapping[tuple[str, float], np.ndarray]
 """(agent, share of its training) -> [R] what each seed reached, mean over teams; one number of who was not trained."""
+
+
+class Probe(NamedTuple):
+    """How well a linear probe names something, mean over seeds."""
+
+    accuracy: float
+    seeds: int
 
 
 class PartResult(NamedTuple):
@@ -37,6 +44,8 @@ class PartResult(NamedTuple):
     """With the held-out partners."""
     validated: Mapping[str, float]
     """Agent -> what it reached in the end with the validation partners; empty where that was not played."""
+    probes: Mapping[tuple[str, str], Probe] = {}
+    """(agent, measure) -> what a probe read off it; empty where nothing was probed."""
 
 
 def games_of(parts: Sequence[PartResult]) -> dict[str, list[PartResult]]:
@@ -112,6 +121,32 @@ def difference_rows(parts: Sequence[PartResult], compared: Comparisons) -> list[
                 continue
             shares = [share for name, share in own[0].reached if name == agent]
             rows += [_difference_row(own, question, agent, baseline, share) for share in shares]
+    return rows
+
+
+def probe_rows(parts: Sequence[PartResult]) -> list[SuiteProbeRow]:
+    """What can be read off every agent in every game, and what can be had without it."""
+    rows = []
+    for game, own in games_of(parts).items():
+        for agent, measure in own[0].probes:
+            found = [part.probes[agent, measure] for part in own if (agent, measure) in part.probes]
+            if len(found) < len(own):
+                continue
+            known = np.asarray([one.accuracy for one in found])
+            # Of scores, not of gains: as if every room were 1.
+            mean = over_draws([Gain(one, 0.0, 1) for one in known.tolist()], np.ones(len(known)))
+            rows.append(
+                SuiteProbeRow(
+                    game=game,
+                    agent=agent,
+                    measure=measure,
+                    draws=len(own),
+                    seeds=min(one.seeds for one in found),
+                    value=mean.value,
+                    low=mean.low,
+                    high=mean.high,
+                )
+            )
     return rows
 
 

@@ -129,6 +129,19 @@ class SuiteDifferenceRow(TableRow):
     verdict: Field[str] = text("verdict", "`better`, `worse`, or `no difference shown` where the interval holds 0")
 
 
+class SuiteProbeRow(TableRow):
+    """What a linear probe reads of the held-out partners off something that agents have, over all draws of partners."""
+
+    game: Field[str] = text("game", "name of its plan")
+    agent: Field[str] = text("agent", "label of the agent", form="agent")
+    measure: Field[str] = text("measure", "what is named from what, as in diagnostics.csv")
+    draws: Field[int] = whole("draws", "of partners")
+    seeds: Field[int] = whole("seeds", "trainings of each draw")
+    value: Field[float] = real("accuracy", "mean over draws and seeds", form="share", interval=("low", "high"))
+    low: Field[float] = real("low", f"{_LOW}, over draws; nan below three", form="share")
+    high: Field[float] = real("high", f"{_HIGH}, over draws; nan below three", form="share")
+
+
 SUITE_TABLES: dict[str, type[TableRow]] = {
     "budget_scores.csv": BudgetScoreRow,
     "budget.csv": BudgetRow,
@@ -138,5 +151,6 @@ SUITE_TABLES: dict[str, type[TableRow]] = {
     "suite/games.csv": SuiteGameRow,
     "suite/agents.csv": SuiteRow,
     "suite/differences.csv": SuiteDifferenceRow,
+    "suite/probes.csv": SuiteProbeRow,
 }
 """File -> what its rows are."""

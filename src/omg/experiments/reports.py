@@ -20,8 +20,8 @@ from omg.experiments.plan import read_plan, read_plan_file
 from omg.experiments.plan_check import check_plan
 from omg.experiments.results import pipeline_command, planned_report, report_files
 from omg.experiments.stages.train import RUNS_FOLDER
-from omg.experiments.suite import is_suite, read_suite
-from omg.experiments.suite_results import load_suite, suite_files
+from omg.experiments.suite import done_so_far, is_suite, read_suite
+from omg.experiments.suite_results import load_suite
 from omg.report.budget import budget_chapter
 from omg.report.derived import curves_by_metric, last_measures
 from omg.report.games import shown_games
@@ -86,10 +86,10 @@ def _single(path: Path) -> ReportInput | SuitePage | None:
     if not (path / PLAN_FILE).is_file():
         return None
     if is_suite(read_plan_file(path)):
-        missing = [file for file in suite_files(path)[2:3] if not file.exists()]
-        if missing:
-            raise UserError(f"{path}: this suite has not come to its end. Go on with: omg pipeline {path}")
-        return load_suite(read_suite(path), path)
+        so_far = done_so_far(read_suite(path), path)
+        if not so_far.parts:
+            raise UserError(f"{path}: no part of this suite is done yet. Go on with: omg pipeline {path}")
+        return load_suite(so_far, path)
     checked = check_plan(read_plan(path), path)
     if not report_files(checked)[0].is_file():
         return None

@@ -7,7 +7,7 @@ done at once and what is done is skipped.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -84,6 +84,8 @@ class ReadSuite:
 
     suite: Suite
     parts: tuple[SuitePart, ...]
+    lacking: tuple[str, ...] = ()
+    """Parts that are not done, where these are the ones that are."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,8 @@ def run_suite(
 
     Raises:
         UserError: a plan cannot be run, a part failed (the others are done first), or another process has the folder.
-        Stopped: after a signal, when what was running has been saved; the same call continues it.
+        Stopped: after a signal, when what was running has been saved; the same call continues it. There is a page of
+            the parts that are done.
     """
     shown = Path(folder)
     place = shown.resolve()
@@ -174,14 +177,33 @@ def run_suite(
         prepare(use_cuda=True)
         ledger.take_back(tasks)
         site = Site(place, place / LOGS, place / LEASES, ledger.say)
-        with opened(LauncherSettings(jobs=at_once), site) as does:
-            if settings.at_once:
-                run_ahead(ledger, tasks, does, module=_PROCESS, words=(each.model_dump_json(),))
-        for task in tasks:
-            if task.title not in ledger.remade:
-                ledger.run(task)
+        try:
+            with opened(LauncherSettings(jobs=at_once), site) as does:
+                if settings.at_once:
+                    run_ahead(ledger, tasks, does, module=_PROCESS, words=(each.model_dump_json(),))
+            for task in tasks:
+                if task.title not in ledger.remade:
+                    ledger.run(task)
+        except BaseException:
+            so_far = done_so_far(read, place)
+            if so_far.parts:
+                write_suite(so_far, place)
+                ledger.say(f"page of the {len(so_far.parts)} parts that are done: {shown / suite_files(place)[0].name}")
+            raise
     done = tuple(task.title for task in tasks if task.title in ledger.remade)
     return SuiteResult(shown, done, shown / suite_files(place)[0].name, suite_screen(load_suite(read, place)))
+
+
+def done_so_far(read: ReadSuite, place: Path) -> ReadSuite:
+    """A suite with those of its parts alone that are done in its folder, also with plans as they were before."""
+    ledger = Ledger(place, entries=_entries(read))
+    notes = {task.name: ledger.note(task) for task in suite_tasks(read, place, Console(quiet=True), quiet=True)}
+    done = []
+    for part in read.parts:
+        note = notes[part.words]
+        if note is not None and note.status == "done" and (part.folder(place) / "report.html").is_file():
+            done.append(part)
+    return replace(read, parts=tuple(done), lacking=tuple(part.words for part in read.parts if part not in done))
 
 
 def shared_jobs(jobs: int, games: int) -> tuple[int, int]:
@@ -274,7 +296,9 @@ def _chosen(values: dict[str, object], methods: Sequence[str] | None) -> dict[st
     left = {label for label in agents if label not in methods}
     values = {**values, "agents": {label: own for label, own in agents.items() if label not in left}}
     if isinstance(report, Mapping):
-        values["report"] = {key: _without(own, left) for key, own in report.items()}
+        # Without the agent in question it is the last one, against all others.
+        gone = ("agent", "baselines") if report.get("agent") in left else ()
+        values["report"] = {key: _without(own, left) for key, own in report.items() if key not in gone}
     return values
 
 

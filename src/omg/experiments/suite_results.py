@@ -9,10 +9,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omg.evaluation.budget import Marks
+from omg.evaluation.probes import PROBES
 from omg.evaluation.rows import read_rows, write_rows
-from omg.evaluation.suite import Comparisons, PartResult, agent_rows, difference_rows, game_rows
-from omg.evaluation.suite_tables import BudgetScoreRow, SuiteDifferenceRow, SuiteGameRow, SuiteRow
-from omg.evaluation.tables import SetScoreRow
+from omg.evaluation.suite import (
+    Comparisons,
+    PartResult,
+    Probe,
+    agent_rows,
+    difference_rows,
+    game_rows,
+    probe_rows,
+)
+from omg.evaluation.suite_tables import (
+    BudgetScoreRow,
+    SuiteDifferenceRow,
+    SuiteGameRow,
+    SuiteProbeRow,
+    SuiteRow,
+)
+from omg.evaluation.tables import MeasureRow, SetScoreRow
 from omg.experiments.budget import budget_files, marks_of
 from omg.experiments.plan_check import check_plan
 from omg.experiments.results import evaluation_folder
@@ -23,6 +38,7 @@ if TYPE_CHECKING:
     from omg.experiments.suite import ReadSuite, SuitePart
 
 _VALIDATION = "validation"
+_PROBES = {measure.name for measure in PROBES}
 
 
 def suite_files(folder: Path) -> tuple[Path, ...]:
@@ -31,7 +47,7 @@ def suite_files(folder: Path) -> tuple[Path, ...]:
 
 
 def load_suite(read: ReadSuite, folder: Path) -> SuitePage:
-    """What the parts of a suite came to."""
+    """What the parts of a suite came to; of one that is not complete those that are done (`suite.done_so_far`)."""
     parts = [load_part(part, part.folder(folder)) for part in read.parts]
     verdict = read.suite.verdict
     compared = Comparisons(verdict.same_information, verdict.modelling, verdict.subgoals, verdict.against)
@@ -43,7 +59,9 @@ def load_suite(read: ReadSuite, folder: Path) -> SuitePage:
         games=game_rows(parts),
         agents=agent_rows(parts),
         differences=difference_rows(parts, compared),
+        probes=probe_rows(parts),
         names=names,
+        lacking=read.lacking,
         notes=_notes(read),
         commands=(f"omg pipeline {read.suite.name} --output FOLDER --jobs 8",),
     )
@@ -56,6 +74,7 @@ def write_suite(read: ReadSuite, folder: Path) -> None:
     write_rows(tables / "games.csv", page.games, SuiteGameRow.names())
     write_rows(tables / "agents.csv", page.agents, SuiteRow.names())
     write_rows(tables / "differences.csv", page.differences, SuiteDifferenceRow.names())
+    write_rows(tables / "probes.csv", page.probes, SuiteProbeRow.names())
     figures.mkdir(exist_ok=True)
     page.plot(figures / "room.png")
     write_suite_markdown(text, page)
@@ -79,7 +98,14 @@ def load_part(part: SuitePart, folder: Path) -> PartResult:
         marks_of(checked).get(group, Marks()),
         reached,
         {agent: float(scores.mean()) for agent, scores in _by_agent(validated).items()},
+        _probed(checked),
     )
+
+
+def _probed(checked: CheckedPlan) -> dict[tuple[str, str], Probe]:
+    """(agent, measure) -> what a probe named, of the probes in the order of their table."""
+    rows = read_rows(evaluation_folder(checked) / "diagnostics.csv", MeasureRow)
+    return {(row.agent, row.measure): Probe(row.value, row.seeds) for row in rows if row.measure in _PROBES}
 
 
 def _reached(checked: CheckedPlan, last: list[SetScoreRow]) -> dict[tuple[str, float], np.ndarray]:

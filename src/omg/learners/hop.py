@@ -76,6 +76,9 @@ class Lessons(NamedTuple):
     """[P, M, J, ...], what they were after, as their networks are told it; None without goals."""
     known: Array
     """[P, M, J], what of that there is to learn from."""
+    likely: Array | None = None
+    """[P, M, J, n] integers, goals of which each is as likely: what the networks make of them together is learned, too.
+    None where it is not."""
 
 
 class HOPLearner:
@@ -203,7 +206,8 @@ class HOPLearner:
 
     def _gradients(self, mind: Minds, lessons: Lessons) -> tuple[Minds, dict[str, Array]]:
         """Of one set of networks, clipped; leaves of `lessons` [M, ...]."""
-        (_, metrics), gradients = jax.value_and_grad(set_loss, has_aux=True)(mind, lessons)
+        weight = self.config.hop_together_weight
+        (_, metrics), gradients = jax.value_and_grad(set_loss, has_aux=True)(mind, lessons, weight)
         gradients, norm = clip_by_norm(gradients, self.config.grad_norm_clip)
         return gradients, metrics | {"grad_norm": norm}
 
@@ -272,11 +276,24 @@ def turned(mac: HOPMac, lessons: Lessons, key: Array) -> Lessons:
         policy=jnp.take_along_axis(lessons.policy, action_from, axis=-1),
         actions=jnp.take_along_axis(action_to, lessons.actions, axis=-1),
         goal=mac.inference.turned(lessons.goal, cell_to),
+        likely=None if lessons.likely is None else _all_turned(mac, lessons.likely, cell_to),
     )
 
 
-def set_loss(mind: Minds, lessons: Lessons) -> tuple[Array, dict[str, Array]]:
-    """The loss of one set of networks and its parts, see `HOPLearner.update`; leaves of `lessons` [M, ...]."""
+def _all_turned(mac: HOPMac, goals: Array, cell_to: Array) -> Array | None:
+    """`Inference.turned` of n goals for each co-player, [P, M, J, n]."""
+    flat = mac.inference.turned(goals.reshape(*goals.shape[:2], -1), cell_to)
+    return None if flat is None else flat.reshape(goals.shape)
+
+
+def set_loss(mind: Minds, lessons: Lessons, weight: float = 0.0) -> tuple[Array, dict[str, Array]]:
+    """The loss of one set of networks and its parts, see `HOPLearner.update`.
+
+    Args:
+        mind: the set.
+        lessons: leaves [M, ...].
+        weight: of `together_loss`, what is made of several likely goals together, where there are any.
+    """
     told = None
     if len(mind.own.goal) and lessons.goal is not None:
         told = lessons.goal.reshape(len(lessons.goal), -1)
@@ -285,19 +302,23 @@ def set_loss(mind: Minds, lessons: Lessons) -> tuple[Array, dict[str, Array]]:
     log_pi = jnp.log(jnp.maximum(legal_softmax(logits, own_legal), _TINY))
     policy_loss = masked_mean(-(lessons.policy * jnp.where(own_legal, log_pi, 0.0)).sum(axis=-1), lessons.mask)
     value_loss = masked_mean((value - lessons.returns) ** 2, lessons.mask)
-    chances = legal_softmax(mind.others(lessons.maps, lessons.time, lessons.goal), lessons.legal[:, 1:])
-    did = jnp.take_along_axis(chances, lessons.actions[..., None], axis=-1)[..., 0]
+    others_legal, looked = lessons.legal[:, 1:], mind.others.trunk(lessons.maps, lessons.time)
+    chances = legal_softmax(mind.others.told(looked, lessons.goal), others_legal)
     total = jnp.maximum(lessons.known.sum(), 1.0)
-    model_loss = (-jnp.log(jnp.maximum(did, _TINY)) * lessons.known).sum() / total
+
+    def surprise(chances: Array) -> Array:
+        did = jnp.take_along_axis(chances, lessons.actions[..., None], axis=-1)[..., 0]
+        return (-jnp.log(jnp.maximum(did, _TINY)) * lessons.known).sum() / total
+
+    model_loss = surprise(chances)
     right = ((jnp.argmax(chances, axis=-1) == lessons.actions) * lessons.known).sum() / total
     loss = 0.5 * (policy_loss + value_loss) + model_loss
-    return loss, {
-        "loss": loss,
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "model_loss": model_loss,
-        "model_accuracy": right,
-    }
+    metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "model_loss": model_loss, "model_accuracy": right}
+    if lessons.likely is not None:
+        by_goal = legal_softmax(mind.others.told_each(looked, lessons.likely), others_legal[:, :, None])
+        metrics["together_loss"] = surprise(by_goal.mean(axis=2))
+        loss = loss + weight * metrics["together_loss"]
+    return loss, {"loss": loss, **metrics}
 
 
 def _round_measures(lessons: Lessons) -> dict[str, Array]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 UNTOLD_SHARE = 0.1
 """Of what co-players' networks learn from, the share that they are told nothing of."""
+LIKELY = 8
+"""Cells that stand for all that are inferred: at equal steps of their summed chances."""
 
 
 class CellsTraining:
@@ -67,17 +69,22 @@ class CellsTraining:
         """
         views, sequences = watch(mac, batch, seats, self.seats)
         told_key, learn_key = keys
-        drawn_key, mix_key, untold_key, mode_key = jax.random.split(told_key, 4)
+        drawn_key, one_key, mix_key, untold_key, mode_key = jax.random.split(told_key, 5)
         cells, offset = self.targets(views, sequences, mode_key)
         share = selected_share(self.config, t_env)
 
         def drawn(model: CellModel, part: Sequences, key: Array) -> Array:
             chances = jax.nn.softmax(model.unroll(model_inputs(views, part))[:, :-1, 0])
-            return drawn_cell(chances, jax.random.uniform(key, chances.shape[:-1]))
+            begin = jax.random.uniform(key, chances.shape[:-1])
+            shares = (jnp.arange(LIKELY) + begin[..., None]) / LIKELY
+            return drawn_cell(chances[..., None, :], shares)
 
-        inferred = each(drawn, mac.minds.subgoals, sequences, jax.random.split(drawn_key, len(cells)))
+        likely = each(drawn, mac.minds.subgoals, sequences, jax.random.split(drawn_key, len(cells)))
+        ways, here = Ways(mac.game.map_view), _theirs(views, sequences)[:, :, :-1]
+        one = jax.random.randint(one_key, (*cells.shape, 1), 0, LIKELY)
+        inferred = jnp.take_along_axis(likely, one, axis=-1)[..., 0]
         told = jnp.where(jax.random.uniform(mix_key, cells.shape) < share, cells, inferred)
-        told = Ways(mac.game.map_view).between(_theirs(views, sequences)[:, :, :-1], told)
+        told = ways.between(here, told)
         told = jnp.where(jax.random.uniform(untold_key, cells.shape) < UNTOLD_SHARE, UNTOLD, told)
         if self.config.omg_q_input == "zero":
             told = jnp.full_like(told, UNTOLD)
@@ -87,7 +94,11 @@ class CellsTraining:
             "omg_selected_share": share,
             "omg_offset_mean": (offset * known).sum() / jnp.maximum(known.sum(), 1.0),
         }
-        return SubgoalsUpdate(mac, opt_state, told.reshape(len(told), -1, told.shape[-1]), metrics)
+        goals = told.reshape(len(told), -1, told.shape[-1])
+        together = None
+        if self.config.hop_together_weight > 0 and self.config.omg_q_input != "zero":
+            together = ways.between(here[..., None], likely).reshape(*goals.shape, LIKELY)
+        return SubgoalsUpdate(mac, opt_state, goals, metrics, together)
 
     def targets(self, views: Views, sequences: Sequences, key: Array) -> tuple[Array, Array]:
         """The cell of each co-player in the coming state that is selected, [P, R, T, J] int32, and how far ahead.

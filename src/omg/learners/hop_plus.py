@@ -103,7 +103,7 @@ class HOPPlusLearner(HOPLearner):
         seats = self._seats(batch)
         changed = self.training.update(state.mac, state.model_opt_state, batch, seats, t_env, goal_keys)
         lessons, achievement = self._lessons(changed.mac, batch)
-        lessons = lessons._replace(goal=changed.goals)
+        lessons = lessons._replace(goal=changed.goals, likely=changed.likely)
         mac, opt_state, studied = self._study(changed.mac, state.opt_state, lessons, achievement, study_key)
         return HOPPlusState(mac, opt_state, state.updates + 1, changed.opt_state), changed.metrics | studied
 

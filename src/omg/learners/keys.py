@@ -120,6 +120,9 @@ class PPOKeys(Keys):
     entropy_coef: Rate = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
     ppo_epochs: Few = Field(4, ge=1, description="PPO: passes over the episodes of a round")
     ppo_minibatches: Few = Field(1, ge=1, description="PPO: parts into which a pass divides the episodes")
+    am_epochs: Annotated[Few, When("am_model", "base_am", "liam_am", "meliba_am", "omg_am")] = Field(
+        1, ge=1, description="PPO: passes of the opponent model over the episodes of a round, each one step of am_lr"
+    )
     ppo_clip: Real = Field(0.2, gt=0, description="PPO: how far from 1 the ratio of probabilities may move")
     ppo_value_clip: Real | None = Field(
         None, gt=0, description="PPO: how far the critic's values may move in one round; None: any distance"
@@ -239,6 +242,9 @@ class HOPKeys(Keys):
     hop_minibatches: Few = Field(4, ge=1, description="Parts of a pass")
     hop_symmetries: bool = Field(
         True, description="Learn from positions (with subgoals: whole episodes) turned and mirrored at random"
+    )
+    hop_together_weight: float = Field(
+        1.0, ge=0, description="HOP+ with cells: weight of what all likely cells together make of what was done"
     )
 
 

@@ -22,6 +22,7 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, F features,
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import equinox as eqx
@@ -41,7 +42,7 @@ from omg.errors import UserError
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
 from omg.learners.blocks import block_rows, mean_gradients, said_of_rows
 from omg.learners.optimisers import build_optimiser, clip_by_norm
-from omg.learners.seats import ModelTrainer, SeatLearner, Share
+from omg.learners.seats import ModelTrainer, ModelUpdate, SeatLearner, Share
 from omg.learners.supervised import SupervisedTraining
 from omg.learners.surrogate import clipped_surrogate, value_error
 from omg.modules.agents.base import AgentNetwork
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from omg.envs.base import EnvSpec
 
 _EXTRA_STREAM = 0xE87A
+_MODEL_STREAM = 0x30DE1
 
 
 class PPOState(NamedTuple):
@@ -166,7 +168,7 @@ class PPOLearner(SeatLearner[PPOState]):
         config = self.config
         model_key, order_key = jax.random.split(key)
         shares = self.shares(state.mac.reading, batch)
-        changed = self.training.update(state, shares, t_env, model_key)
+        changed = self._train_model(state, shares, t_env, model_key)
         epsilon = self._floor(t_env)
         critic, scale, lessons, extra, estimates = self._estimate(
             state, shares[0], changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
@@ -206,6 +208,25 @@ class PPOLearner(SeatLearner[PPOState]):
         )
         means = {name: values.mean() for name, values in metrics.items()}
         return new_state, means | estimates | changed.metrics
+
+    def _train_model(self, state: PPOState, shares: Sequence[Share], t_env: Number, key: Array) -> ModelUpdate:
+        """All passes of the opponent model; the agent learns with what it said before the first."""
+        first = self.training.update(state, shares, t_env, key)
+        if self.config.am_epochs == 1 or first.model is None:
+            return first
+        moving, still = eqx.partition(first.model, eqx.is_array)
+
+        def again(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], dict[str, Array]]:
+            model = eqx.combine(carry[0], still)
+            mac = dataclasses.replace(state.mac, opponent_model=model)
+            found = self.training.update(state._replace(mac=mac, model_opt_state=carry[1]), shares, t_env, key)
+            return (eqx.filter(found.model, eqx.is_array), found.opt_state), found.metrics
+
+        keys = jax.random.split(jax.random.fold_in(key, _MODEL_STREAM), self.config.am_epochs - 1)
+        (moving, opt_state), metrics = lax.scan(again, (moving, first.opt_state), keys)
+        return ModelUpdate(
+            eqx.combine(moving, still), opt_state, first.features, jax.tree.map(lambda values: values[-1], metrics)
+        )
 
     def examine(self, state: PPOState, batch: EpisodeBatch, key: Array) -> dict[str, Array]:
         """What the training of the opponent model has to say about test episodes."""

@@ -1,7 +1,8 @@
 """HOP+ whose subgoals are cells: where each co-player will be some steps ahead (`omg_inference: cells`).
 
 Each tree has a draw of its own: every co-player's cell is the one at which the summed chances of the cells reach a
-number that was drawn for the tree and holds for all its positions. As the game in the tree goes on, the chances are
+number that was drawn for the tree and holds for all its positions. The K numbers of a decision's trees lie one in each
+K-th of all chances, so that few trees stand for all that is likely. As the game in the tree goes on, the chances are
 inferred anew, and the cell moves no further than they do. A co-player's network is told the *way* from where it is to
 its cell, so many rows and columns, as a row of its input: what it does depends on where it has to go, wherever on the
 board that begins. The focal player's own network is told nothing, as in HOP: what it learns from is the search
@@ -83,7 +84,16 @@ class CellFollowing(SubgoalFollowing[State]):
     def judge(self, minds: Minds, trees: int) -> CellJudge[State]:
         """See `Inference.judge`."""
         silent = self.settings.features == "zero"
-        return CellJudge(self.game, minds, draws=self.settings.draws, silent=silent, trees=trees)
+        return CellJudge(
+            self.game, minds, draws=self.settings.draws, silent=silent, trees=trees, samples=self.settings.samples
+        )
+
+    def seeds(self, key: Array, *lead: int) -> Array:
+        """See `SubgoalFollowing.seeds`; the last bits number the trees of a decision (`shares_of`)."""
+        samples = self.settings.samples
+        # Half of all numbers, so that none of a decision's goes beyond the last one.
+        together = (jax.random.bits(key, lead, jnp.uint32)[..., None] >> 1) // jnp.uint32(samples) * jnp.uint32(samples)
+        return together + jnp.arange(samples, dtype=jnp.uint32)
 
     def expect(
         self, others: CoPlayersNetwork, sight: tuple[Array, Array], legal: Array, state: State, record: dict[str, Array]
@@ -142,6 +152,13 @@ def expected_actions(
 class CellJudge(SubgoalJudge[State]):
     """Every position is one more step of the model that infers cells; co-players' networks are told the ways there."""
 
+    def __init__(
+        self, game: GridGame[State], minds: Minds, *, draws: bool, silent: bool, samples: int, trees: int = 1
+    ) -> None:
+        """Arguments as for `SubgoalJudge`, and the number of trees of a decision."""
+        super().__init__(game, minds, draws=draws, silent=silent, trees=trees)
+        self.samples = samples
+
     @property
     def ways(self) -> Ways:
         """Of the game's board."""
@@ -170,12 +187,32 @@ class CellJudge(SubgoalJudge[State]):
         if self.silent:
             cell = jnp.full(chances.shape[:-1], UNTOLD)
         elif self.draws:
-            share = jax.vmap(lambda seed: jax.random.uniform(jax.random.PRNGKey(seed), chances.shape[1:2]))(trace.seed)
-            cell = drawn_cell(chances, share)
+            cell = drawn_cell(chances, shares_of(trace.seed, self.samples, chances.shape[1]))
         else:
             cell = jnp.argmax(chances, axis=-1)
         after = Trace(jax.tree.map(lambda leaf: leaf[:, 0], memory), cell.astype(jnp.int16), trace.seed)
         return after, {"infer_cells": chances.reshape(len(chances), -1)}
+
+
+def shares_of(seed: Array, samples: int, others: int) -> Array:
+    """Which share of all chances each tree stands for, for every co-player.
+
+    Args:
+        seed: [B] uint32, of `CellFollowing.seeds`: those of a decision's trees differ by less than `samples`.
+        samples: K, trees of a decision.
+        others: J.
+
+    Returns:
+        [B, J], for each co-player one of a decision's in each K-th of 0 to 1, in an order of its own.
+    """
+
+    def of_tree(seed: Array) -> Array:
+        together, number = jnp.divmod(seed, jnp.uint32(samples))
+        begin = jax.random.randint(jax.random.PRNGKey(together), (others,), 0, samples)
+        part = (begin + number.astype(jnp.int32)) % samples
+        return (part + jax.random.uniform(jax.random.PRNGKey(seed), (others,))) / samples
+
+    return jax.vmap(of_tree)(seed)
 
 
 def drawn_cell(chances: Array, share: Array) -> Array:

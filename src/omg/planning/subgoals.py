@@ -86,8 +86,11 @@ class SubgoalFollowing(ActionInference[State]):
         def everywhere(leaf: Array) -> Array:
             return jnp.broadcast_to(leaf[:, :, None], (*shape, leaf.shape[-1]))
 
-        seed = jax.random.bits(key, shape, jnp.uint32)
-        return Trace(jax.tree.map(everywhere, before), self.nothing(*shape), seed)
+        return Trace(jax.tree.map(everywhere, before), self.nothing(*shape), self.seeds(key, *shape[:2]))
+
+    def seeds(self, key: Array, *lead: int) -> Array:
+        """Of the noise of each decision's trees, [*lead, K] uint32; key is consumed."""
+        return jax.random.bits(key, (*lead, self.settings.samples), jnp.uint32)
 
     def judge(self, minds: Minds, trees: int) -> SubgoalJudge[State]:
         """See `Inference.judge`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from omg.evaluation.room import RANDOM
 from omg.evaluation.rows import TableRow
 from omg.evaluation.suite import ALL_DRAWS
-from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteRow
+from omg.evaluation.suite_tables import SuiteDifferenceRow, SuiteGameRow, SuiteProbeRow, SuiteRow
 from omg.report.charts import Axis, Chart, Line, marks, panel, series
 from omg.report.curves import figure_path, save_figure
 from omg.report.derived import curve_from
@@ -54,6 +54,19 @@ _DIFFERENCES = (
     ShownColumn(SuiteDifferenceRow.verdict),
 )
 _DIFFERENCE_CAPTION = "After the whole training, with 95 % intervals; an interval that includes 0 shows no difference."
+_PROBED = {"policy": "partner named", "step": "partner's coming step named"}
+_SOURCES = {
+    "from the model": "model",
+    "from the memory": "recurrent state",
+    "from the running mean": "running mean of views",
+    "from the observation": "present view",
+    "by chance": "chance",
+}
+_PROBES_CAPTION = (
+    "Accuracy of linear probes on games with the held-out partners, means over draws and seeds: which of them it is, "
+    "and what it will do at the end of the round, or as many steps ahead as subgoals look. What the model says is "
+    "worth something where it is ahead of the agent's own recurrent state and of the running mean of what was seen."
+)
 _COLUMNS = 3
 _GameRow = TypeVar("_GameRow", bound=TableRow)
 _READING = (
@@ -78,8 +91,12 @@ class SuitePage:
     games: Sequence[SuiteGameRow]
     agents: Sequence[SuiteRow]
     differences: Sequence[SuiteDifferenceRow]
+    probes: Sequence[SuiteProbeRow] = ()
+    """Of the held-out partners, read off agents; empty where nothing was probed."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Label -> name of agents."""
+    lacking: Sequence[str] = ()
+    """Parts that are not done yet and so not in here."""
     notes: Sequence[str] = ()
     commands: Sequence[str] = ()
 
@@ -87,6 +104,11 @@ class SuitePage:
     def answers(self) -> list[GameAnswer]:
         """What was found, game by game."""
         return game_answers(self.games, self.agents, self.differences, self.names)
+
+    @property
+    def unfinished(self) -> str:
+        """That parts are missing, and which; empty where all are there."""
+        return f"Not complete. Still to come: {', '.join(self.lacking)}." if self.lacking else ""
 
     def plot(self, path: str | Path) -> Path:
         """Draws the figure into a png, svg or pdf file."""
@@ -103,7 +125,7 @@ def suite_tables(page: SuitePage) -> tuple[Cells, Cells]:
 
 def suite_screen(page: SuitePage) -> Screen:
     """What a terminal shows: the answers first, then what the games allow and who closes how much of it."""
-    lines: list[str | ScreenTable] = []
+    lines: list[str | ScreenTable] = [page.unfinished] if page.lacking else []
     for one in page.answers:
         lines += [f"{one.game}: {one.headline}", *(f"  {word}: {text}" for word, text in one.sentences)]
     games, closed = suite_tables(page)
@@ -114,7 +136,8 @@ def write_suite_page(path: Path, page: SuitePage) -> Path:
     """Writes the page as one HTML file that needs nothing else."""
     answers = page.answers
     heads = [f"{one.game}: {one.headline}" for one in answers]
-    lead = "".join(
+    lead = f"<p>{html_text(page.unfinished)}</p>" if page.lacking else ""
+    lead += "".join(
         f'<p class="answer">{html_text(head)}</p>{_sentences(one)}' for head, one in zip(heads, answers, strict=True)
     )
     games, closed = suite_tables(page)
@@ -124,6 +147,7 @@ def write_suite_page(path: Path, page: SuitePage) -> Path:
         ("Room closed", data.chart(suite_chart(page), _caption(page)) + html_table(*closed)),
         ("Differences, in shares of the room", data.chart(_differences_chart(page), _DIFFERENCE_CAPTION)
          + "".join(_difference_blocks(page))),
+        *([("What can be read off the agents", _probe_blocks(page))] if page.probes else []),
         ("How to read this", "<ul>" + "".join(f"<li>{html_text(line)}</li>" for line in _READING) + "</ul>"),
         ("How it was run", "".join(f"<p>{html_text(note)}</p>" for note in page.notes)
          + f"<pre>{html_text(chr(10).join(page.commands), lines=True)}</pre>"),
@@ -180,7 +204,7 @@ def _game_name(game: str) -> str:
 def write_suite_markdown(path: Path, page: SuitePage) -> Path:
     """The sentences and tables of the page, without its figure."""
     games, closed = suite_tables(page)
-    parts = [f"# {markdown_text(page.title)}"]
+    parts = [f"# {markdown_text(page.title)}", *([markdown_text(page.unfinished)] if page.lacking else [])]
     for one in page.answers:
         parts.append(f"**{markdown_text(one.game)}: {markdown_text(one.headline)}**")
         parts.append("\n".join(f"- {word}: {markdown_text(text)}" for word, text in one.sentences))
@@ -188,6 +212,10 @@ def write_suite_markdown(path: Path, page: SuitePage) -> Path:
     parts += ["## Differences, in shares of the room"]
     for game, rows in _by_game(page.differences).items():
         parts += [f"### {markdown_text(game)}", markdown_table(*table_of(rows, _DIFFERENCES, page.names))]
+    if page.probes:
+        tables = probe_tables(page).items()
+        parts += ["## What can be read off the agents", _PROBES_CAPTION]
+        parts += [block for what, table in tables for block in (f"### {what.capitalize()}", markdown_table(*table))]
     parts += ["## How to read this", "\n".join(f"- {line}" for line in _READING), "## How it was run"]
     parts += [*map(markdown_text, page.notes), markdown_code(page.commands)]
     return write_document(path, "\n\n".join(parts) + "\n")
@@ -265,6 +293,33 @@ def _closed_table(page: SuitePage) -> Cells:
             cells = [range_words(own[share].closed, own[share].closed_low, own[share].closed_high) for share in shares]
             lines.append((game, agent_name(agent, page.names), *cells))
     return ("game", "agent", *(f"room closed at {share:.0%}" for share in shares)), lines
+
+
+def probe_tables(page: SuitePage) -> dict[str, Cells]:
+    """What is named -> a table of how well it can be read off what, agent by agent and game by game."""
+    found: dict[str, Cells] = {}
+    for what, title in _PROBED.items():
+        measures = {f"{what} {source}": heading for source, heading in _SOURCES.items()}
+        lines: list[Sequence[str]] = []
+        for game, rows in _by_game([row for row in page.probes if row.measure in measures]).items():
+            for agent in dict.fromkeys(row.agent for row in rows):
+                own = {row.measure: row for row in rows if row.agent == agent}
+                lines.append((game, agent_name(agent, page.names), *(_accuracy(own.get(one)) for one in measures)))
+        if lines:
+            found[title] = (("game", "agent", *measures.values()), lines)
+    return found
+
+
+def _accuracy(row: SuiteProbeRow | None) -> str:
+    """`0.61 [0.55, 0.67]`; a dash of what an agent does not have."""
+    if row is None:
+        return "\N{EN DASH}"
+    return f"{row.value:.2f}" + ("" if math.isnan(row.low) else f" [{row.low:.2f}, {row.high:.2f}]")
+
+
+def _probe_blocks(page: SuitePage) -> str:
+    tables = (f"<h3>{html_text(what)}</h3>{html_table(*table)}" for what, table in probe_tables(page).items())
+    return f"<p>{html_text(_PROBES_CAPTION)}</p>{''.join(tables)}"
 
 
 def _draws_table(page: SuitePage) -> str:

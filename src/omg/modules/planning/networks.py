@@ -181,12 +181,22 @@ class CoPlayersNetwork(eqx.Module):
         Returns:
             [M, J, U], before the mask.
         """
-        weighed = self.trunk(maps, time)[None]
+        return self.told(self.trunk(maps, time), goal)
+
+    def told(self, weighed: Array, goal: Array | None) -> Array:
+        """The same from what the body makes of the positions, [M, W]."""
+        weighed = weighed[None]
         if goal is None:
             weighed = jnp.broadcast_to(weighed + weigh_goal(self.goal[0], None), (len(self.bias), *weighed.shape[1:]))
         else:
             weighed = weighed + jax.vmap(weigh_goal)(jnp.asarray(self.goal), jnp.moveaxis(goal, 1, 0))
         return jnp.moveaxis(self.say(weighed), 0, 1)
+
+    def told_each(self, weighed: Array, goals: Array) -> Array:
+        """The same of n goals for each co-player, integers [M, J, n]: [M, J, n, U]."""
+        added = jnp.asarray(jax.vmap(weigh_goal)(jnp.asarray(self.goal), jnp.moveaxis(goals, 1, 0)))
+        said = self.say((weighed[None, :, None] + added).reshape(len(added), -1, added.shape[-1]))
+        return jnp.moveaxis(said.reshape(*added.shape[:-1], -1), 0, 1)
 
     def for_goals(self, maps: Array, time: Array, codes: Array) -> Array:
         """What every co-player would do for each of G goals.

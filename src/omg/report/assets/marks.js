@@ -2,8 +2,9 @@
 function drawIntervals(panel, view, part, hidden, label, say) {
   clear(panel);
   const rows = part.rows.filter(row => !hidden.has(row.name));
-  const narrow = panel.clientWidth < 560, gap = narrow ? 40 : 28;
   const longest = Math.max(0, ...rows.map(row => row.name.length));
+  // Names that would be cut stand above their rows.
+  const narrow = panel.clientWidth < 560 || longest > 32, gap = narrow ? 40 : 28;
   const left = narrow ? 10 : Math.min(240, 16 + 7 * longest);
   const marks = part.marks ?? [], bottom = 42, right = 14, width = Math.max(240, panel.clientWidth);
   const values = part.rows.flatMap(row => [row.value, row.low, row.high, row.worst]);

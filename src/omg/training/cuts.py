@@ -121,6 +121,9 @@ def choose_cuts(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name
 def pack(lengths: Array, length: int) -> tuple[Array, Array]:
     """Lays episodes into rows, the longest first, each into the first row with room for it.
 
+    Those of one length are laid together, as many into each row as there is room for: this takes as many steps as there
+    are lengths, of however many episodes.
+
     Args:
         lengths: [updates, B] int32 steps, ascending, none above `length`.
         length: Steps of a row, which has a slot more.
@@ -128,18 +131,26 @@ def pack(lengths: Array, length: int) -> tuple[Array, Array]:
     Returns:
         Row and first slot of each episode, [updates, B] int32 each. The first rows are used.
     """
-    updates, episodes = lengths.shape
 
-    def lay(used: Array, steps: Array) -> tuple[Array, tuple[Array, Array]]:
-        # An episode takes the slots of its steps, one for its last view and one to forget, but for the row's last.
-        row = jnp.argmax(used + steps[:, None] <= length, axis=1).astype(jnp.int32)
-        start = jnp.take_along_axis(used, row[:, None], axis=1)[:, 0]
-        taken = jax.nn.one_hot(row, episodes, dtype=jnp.int32) * (steps[:, None] + 2)
-        return used + taken, (row, start)
+    def pack_one(lengths: Array) -> tuple[Array, Array]:
+        def lay(carry: tuple[Array, Array, Array], steps: Array) -> tuple[tuple[Array, Array, Array], None]:
+            used, row, start = carry
+            these = lengths == steps
+            order = jnp.cumsum(these[::-1], dtype=jnp.int32)[::-1] - 1
+            # An episode takes the slots of its steps, one for its last view and one to forget, but for the row's last.
+            slots = steps + 2
+            room = (length - used + 2) // slots
+            until = jnp.cumsum(room, dtype=jnp.int32)
+            before = until - room
+            where = jnp.searchsorted(until, order, side="right").astype(jnp.int32)
+            first = used.at[where].get(mode="clip") + (order - before.at[where].get(mode="clip")) * slots
+            laid = jnp.clip(order.max() + 1 - before, 0, room)
+            return (used + laid * slots, jnp.where(these, where, row), jnp.where(these, first, start)), None
 
-    found = lax.scan(lay, jnp.zeros((updates, episodes), jnp.int32), lengths.T, reverse=True)[1]
-    row, start = (values.T for values in found)
-    return row, start
+        nothing = jnp.zeros_like(lengths)
+        return lax.scan(lay, (nothing, nothing, nothing), jnp.arange(length + 1), reverse=True)[0][1:]
+
+    return jax.vmap(pack_one)(lengths)
 
 
 def read_cut(cut: Cut, storage: Storage, due: Due) -> EpisodeBatch | tuple[EpisodeBatch, ...]:

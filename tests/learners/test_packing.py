@@ -77,11 +77,16 @@ def test_learners_that_cannot_read_packed_rows_get_cut_ones():
 
 
 def test_rows_that_batches_are_packed_into():
-    assert cuts_for(32, 120, packed_seats=8) == (Packing(12, 120), Packing(32, 120))
-    assert cuts_for(30, 120, packed_seats=8) == (Packing(12, 120), Packing(32, 120))
+    rows = (7, 8, 10, 14, 20)
+    assert cuts_for(32, 120, packed_seats=8) == (*(Packing(each, 120) for each in rows), (Portion(32, 120),))
     # Of short sequences side by side there have to be enough.
-    assert cuts_for(32, 120, packed_seats=2) == (Packing(16, 120), Packing(32, 120))
-    assert cuts_for(32, 120, packed_seats=1) == cuts_for(32, 120)
+    assert cuts_for(32, 120, packed_seats=2) == (*(Packing(each, 120) for each in rows[3:]), (Portion(32, 120),))
+    assert cuts_for(8, 120, packed_seats=1) == ((Portion(8, 120),),)
+    # Blocks are filled up.
+    assert cuts_for(32, 120, packed_seats=8, in_blocks=True) == (Packing(12, 120), Packing(32, 120))
+    assert cuts_for(30, 120, packed_seats=8, in_blocks=True) == (Packing(12, 120), Packing(32, 120))
+    assert cuts_for(32, 120, packed_seats=2, in_blocks=True) == (Packing(16, 120), Packing(32, 120))
+    assert cuts_for(30, 120, packed_seats=2, in_blocks=True) == cuts_for(30, 120)
 
 
 def test_a_loss_in_blocks_is_the_mean_over_all_that_was_played():

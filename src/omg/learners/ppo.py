@@ -111,7 +111,7 @@ class PPOLearner(SeatLearner[PPOState]):
         super().__init__(config, spec, team, partners)
         self._check_body()
         plain = team is None and config.model_part.absent and config.ppo_minibatches == 1
-        self.kept = self.kept._replace(packs=plain)
+        self.kept = self.kept._replace(packs=plain, blocks=plain)
         self.optimiser = build_optimiser(config)
         self.critic_optimiser = build_optimiser(config, config.critic_lr)
         self.training: ModelTrainer[PPOState] = self._training()

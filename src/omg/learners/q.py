@@ -22,7 +22,6 @@ Letters in shapes: B episodes, T steps, A seats, m seats that learn, U actions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -35,7 +34,6 @@ from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.learners.advantages import lambda_targets
-from omg.learners.blocks import block_rows, mean_gradients
 from omg.learners.optimisers import blended, build_optimiser, clip_by_norm, target_is_due
 from omg.learners.seats import Batches, ModelTrainer, SeatLearner, Share, weigh
 from omg.learners.supervised import SupervisedTraining
@@ -140,17 +138,11 @@ class QLearner(SeatLearner[QState]):
         learned = (state.mac.agent, state.mixer)
         frozen = (state.target_mac.agent, state.target_mixer)
 
-        def whole_loss(
-            learned: tuple[AgentNetwork, Mixer | None], given: Sequence[tuple[Share, Array | None]]
-        ) -> tuple[Array, dict[str, Array]]:
+        def whole_loss(learned: tuple[AgentNetwork, Mixer | None]) -> tuple[Array, dict[str, Array]]:
+            given = zip(shares, changed.features, strict=True)
             return weigh([self._loss(learned, frozen, state.mac, *each) for each in given], shares)
 
-        given = tuple(zip(shares, changed.features, strict=True))
-        if shares[0].views.breaks is None:
-            (_, metrics), gradients = jax.value_and_grad(whole_loss, has_aux=True)(learned, given)
-        else:
-            block = block_rows(self.seats)
-            metrics, gradients = mean_gradients(whole_loss, learned, given, shares[0].mask, block)
+        (_, metrics), gradients = jax.value_and_grad(whole_loss, has_aux=True)(learned)
         gradients, grad_norm = clip_by_norm(gradients, self.config.grad_norm_clip)
         steps, opt_state = self.optimiser.update(gradients, state.opt_state)
         learned = optax.apply_updates(learned, steps)

@@ -186,7 +186,7 @@ class Learning(Generic[S]):
         kept, limit = self.learner.kept, self.spec.episode_limit
         # Accelerators compute many short rows better than few long ones.
         if kept.packs and self.seating.team is None and on_cpu():
-            return cuts_for(self.sequences, limit, packed_seats=self.spec.n_agents)
+            return cuts_for(self.sequences, limit, packed_seats=self.spec.n_agents, in_blocks=kept.blocks)
         if not kept.cut:
             return ((Portion(self.sequences, limit),),)
         return cuts_for(self.sequences, limit, few=self.seating.team is not None, portions=kept.portions)

@@ -4,7 +4,7 @@ How many rows an update's episodes need differs from update to update. A loop ov
 are, compiled once, and what a block has computed forward is still in the cache when its gradients are computed. Losses
 are means over the steps that were played, so the mean of the blocks' means, weighted by their steps, is that of all.
 
-R is the number of rows, m of the seats that learn.
+Letters in shapes: B rows, T steps.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def mean_gradients(
     Args:
         loss: Of the parameters and some rows; all that it returns are means over the steps of these rows.
         params: What is learned.
-        rows: A pytree of arrays [R, ...].
-        mask: [R, T], steps that count. The rows in front have them all.
-        block: Rows of a block, which R is a multiple of; None: all at once.
+        rows: A pytree of arrays [B, ...].
+        mask: [B, T], steps that count. The rows in front have them all.
+        block: Rows of a block, which B is a multiple of; None: all at once.
     """
     take = jax.value_and_grad(loss, has_aux=True)
     if block is None or block >= len(mask):
@@ -61,7 +61,7 @@ def mean_gradients(
 
 
 def said_of_rows(say: Callable[[Rows], PyTree], rows: Rows, mask: Array, block: int | None) -> PyTree:
-    """What a function says of all rows, arrays [R, ...]; zeros for rows that hold nothing. Arguments as above."""
+    """What a function says of all rows, arrays [B, ...]; zeros for rows that hold nothing. Arguments as above."""
     if block is None or block >= len(mask):
         return say(rows)
 
@@ -82,7 +82,7 @@ def _blocks_of(mask: Array, block: int) -> Array:
 
 
 def _block(rows: Rows, index: Array, block: int) -> Rows:
-    """Some rows of arrays [R, ...]; numbers stay as they are."""
+    """Some rows of arrays [B, ...]; numbers stay as they are."""
     some: Rows = jax.tree.map(
         lambda values: lax.dynamic_slice_in_dim(values, index * block, block) if values.ndim else values, rows
     )

@@ -48,7 +48,7 @@ from omg.learners.surrogate import clipped_surrogate, value_error
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.agents.inputs import as_one_hot
 from omg.modules.critics import CRITICS
-from omg.modules.critics.base import CriticSizes, Judge
+from omg.modules.critics.base import CriticSizes, SlotValues
 from omg.modules.critics.value import ValueHead
 from omg.types import PyTree
 
@@ -64,7 +64,7 @@ class PPOState(NamedTuple):
     """Everything that learning changes."""
 
     mac: BasicMAC
-    critic: Judge
+    critic: SlotValues
     opt_state: optax.OptState
     critic_opt_state: optax.OptState
     model_opt_state: optax.OptState
@@ -76,7 +76,7 @@ class PPOState(NamedTuple):
     """What a kind of PPO learns besides (social influence: a model of the others); None for plain PPO."""
 
 
-Learned = tuple[AgentNetwork, Judge, optax.OptState, optax.OptState]
+Learned = tuple[AgentNetwork, SlotValues, optax.OptState, optax.OptState]
 """What a gradient step changes: both networks, then their optimisers."""
 
 
@@ -268,7 +268,7 @@ class PPOLearner(SeatLearner[PPOState]):
                     f"recurrent state, and reads nothing else. Allowed: False."
                 )
 
-    def _build_critic(self, mac: BasicMAC, key: Array) -> Judge:
+    def _build_critic(self, mac: BasicMAC, key: Array) -> SlotValues:
         config, spec = self.config, self.spec
         if config.ppo_shared_body:
             hidden = jax.eval_shape(lambda: mac.agent.initial(1)).shape[-1]
@@ -302,7 +302,7 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def _estimate(
         self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array | float, key: Array
-    ) -> tuple[Judge, ValueScale, PPOLessons, PyTree, dict[str, Array]]:
+    ) -> tuple[SlotValues, ValueScale, PPOLessons, PyTree, dict[str, Array]]:
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
         config, batch, views, mask = self.config, share.batch, share.views, share.mask
         features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
@@ -370,7 +370,7 @@ class PPOLearner(SeatLearner[PPOState]):
     def _say(
         self,
         agent: AgentNetwork,
-        critic: Judge,
+        critic: SlotValues,
         views: SeatViews,
         features: Array | None,
         inputs: tuple[Array, ...],
@@ -395,7 +395,7 @@ class PPOLearner(SeatLearner[PPOState]):
         return linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
 
     def _loss(
-        self, agent: AgentNetwork, critic: Judge, lessons: PPOLessons, epsilon: Array | float
+        self, agent: AgentNetwork, critic: SlotValues, lessons: PPOLessons, epsilon: Array | float
     ) -> tuple[Array, dict[str, Array]]:
         """Of both networks, and the metrics; with a body of its own the critic's share moves nothing of the agent."""
         config, views = self.config, lessons.views
@@ -426,7 +426,7 @@ class PPOLearner(SeatLearner[PPOState]):
         return loss, metrics
 
 
-def rescaled(critic: Judge, gain: Array, offset: Array) -> Judge:
+def rescaled(critic: SlotValues, gain: Array, offset: Array) -> SlotValues:
     """The critic that says `gain` times what the given one says, plus `offset`: its last layer moves (as in PopArt)."""
     layer = critic.value
     return eqx.tree_at(

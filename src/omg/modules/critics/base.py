@@ -38,7 +38,7 @@ class CriticSizes(NamedTuple):
         return sum(self.widths)
 
 
-class Judge(Protocol):
+class SlotValues(Protocol):
     """Says what games are worth: a pytree whose leaves are all float arrays."""
 
     @property
@@ -60,7 +60,7 @@ class Judge(Protocol):
         ...
 
 
-class Critic(Judge, Protocol):
+class Critic(SlotValues, Protocol):
     """A network of its own, which reads what seats see."""
 
     def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:

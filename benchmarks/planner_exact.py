@@ -211,7 +211,8 @@ class Table:
                 script.choose(seen.obs[:, 1:], seen.avail[:, 1:], theirs, one)
                 for script, one in zip(scripts, keys, strict=True)
             ]
-            return actions, memory, record["infer_cells"][:, 0], jnp.stack(each)[kind, jnp.arange(rows)]
+            cells = record.get("infer_cells", jnp.zeros((rows, 1, 1)))[:, 0]
+            return actions, memory, cells, jnp.stack(each)[kind, jnp.arange(rows)]
 
         self.think, self.move = think, jax.jit(env.step)
         self.begun = jax.jit(env.reset, static_argnums=1)
@@ -228,7 +229,7 @@ class Table:
         found: tuple[Any, Any] = jax.tree.map(repeated, begun, *shapes)
         return found
 
-    def played(self, mac: HOPMac, board: Board, how: str) -> float:
+    def played(self, mac: Any, board: Board | None, how: str) -> float:
         """The mean return of seat 0 that acts in one of the ways named above."""
         rows = self.kinds * self.starts
         arrays, rest = eqx.partition(mac, eqx.is_array)
@@ -238,6 +239,7 @@ class Table:
         for step in range(self.env.spec.episode_limit):
             key, think_key, move_key = jax.random.split(key, 3)
             actions, memory, cells, other = self.think(rest, arrays, seen, memory, last, think_key)
+            assert board is not None or how.startswith("search")
             if how.startswith("drawn"):
                 chances = np.asarray(cells, np.float64)
                 actions = jnp.asarray(board.drawn_answers(step, seen.state, chances, int(how.split()[1])))[:, None]
@@ -266,7 +268,7 @@ def searching(mac: HOPMac, search: str) -> HOPMac:
     return dataclasses.replace(mac, settings=settings)
 
 
-def rows_of(folder: Path, starts: int, searches: list[str]) -> list[dict[str, Any]]:
+def rows_of(folder: Path, starts: int, searches: list[str], others: list[str]) -> list[dict[str, Any]]:
     """Of one pipeline."""
     plan = read_plan(folder)
     env = make_env(plan.game.env_config, **plan.game.env_args)
@@ -287,6 +289,12 @@ def rows_of(folder: Path, starts: int, searches: list[str]) -> list[dict[str, An
             found.append(table.played(searching(mac, ways[how]), board, how))
             print(path.parent.name, how, round(found[-1], 3), flush=True)
     bounds = {"random": exact.random, "fixed": exact.fixed, "none": exact.memoryless, "bayes": exact.optimum}
+    for label in others:
+        means[label] = []
+        for path in sorted((folder / "runs" / label).glob("*/agents/seed_*/last")):
+            policy = load_agent(path).policy
+            means[label].append(table.played(getattr(policy, "main", None) or policy, None, "search"))
+            print(label, path.parent.name, round(means[label][-1], 3), flush=True)
     rows = []
     for who, values in {**{name: [value] for name, value in bounds.items()}, **means, "told": [exact.told]}.items():
         shares = [share(value, exact.fixed, exact.told) for value in values]
@@ -304,11 +312,12 @@ def main() -> None:
     parser.add_argument("pipelines", type=Path, nargs="+")
     parser.add_argument("--starts", type=int, default=48)
     parser.add_argument("--searches", nargs="*", default=[], help="others besides, EXPLORATION:SIMULATIONS:TREES")
+    parser.add_argument("--agents", nargs="*", default=[], help="other agents of the pipelines, as they are tested")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for folder in args.pipelines:
-        rows += rows_of(folder, args.starts, args.searches)
+        rows += rows_of(folder, args.starts, args.searches, args.agents)
         print(*rows, sep="\n", flush=True)
         with (args.output / "exact_hop_plus.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list(rows[0]))

@@ -75,6 +75,10 @@ def main() -> None:
                         for draw in known
                     ]
                 )
+                if np.isnan(own).any():
+                    # Some training was stopped before.
+                    cells.append("")
+                    continue
                 cell = f"{np.mean(own):.3f}"
                 if variant != arguments.against and len(ahead):
                     cell += f" ({ahead.mean():+.3f}"

@@ -9,7 +9,10 @@ pipeline's `hop_plus` plays each held-out script from the same starts:
 
 - `search`: as it is tested;
 - `inferred`: with the exact answer to what it infers, in place of the search;
-- `nothing`: with the exact answer to its network told nothing.
+- `nothing`: with the exact answer to its network told nothing;
+- `drawn 4`, `drawn 64`: with exact trees, so many, in each of which one cell and what the partner does in every
+  position are drawn once, as in the search, and the answer is best in each tree by itself;
+- `search C:N:K`, for each of `--searches`: as it is tested, but with exploration C and K trees of N simulations.
 
 Besides, from `omg.evaluation.exact` on the same starts: `fixed`, `none`, `bayes` (known scripts, inferred by Bayes'
 rule) and `told`. Shares are (own return - fixed) / (told - fixed). Writes `exact_hop_plus.csv`: game, draw, who, mean,
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +45,8 @@ from omg.experiments.plan import read_plan
 from omg.planning.cells import UNTOLD, Ways
 from omg.pools.agents import load_agent
 
+TREES = 4, 64
+"""Of `drawn`."""
 ROWS = 4096
 """Positions of one compiled call."""
 
@@ -119,6 +125,39 @@ class Board:
             ahead = np.where(layer.legal[:, None], each, -np.inf).max(axis=2)
         return values[::-1]
 
+    def drawn(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """The same where what the partner does in each position is drawn once for each cell and known at once."""
+        values: list[np.ndarray] = []
+        ahead = np.zeros((1, self.layers[0].likely.shape[1]))
+        for layer in reversed(self.layers):
+            summed = layer.likely.cumsum(axis=2)
+            does = (summed < rng.random((len(summed), 1, 1)) * summed[..., -1:]).sum(axis=2)
+            rows, cells = np.arange(len(summed))[:, None], np.arange(summed.shape[1])
+            # [n, cells + 1, U].
+            after = np.moveaxis(layer.after, 1, 2)[rows, does]
+            each = np.moveaxis(layer.reward, 1, 2)[rows, does] + ahead[after, cells[None, :, None]]
+            values.append(each)
+            best = np.where(layer.legal[:, None], each, -np.inf).max(axis=2)
+            ahead = np.concatenate([best, np.zeros((1, best.shape[1]))])
+        return values[::-1]
+
+    def drawn_answers(self, step: int, worlds: Any, chances: np.ndarray, trees: int) -> np.ndarray:
+        """The best action [N] on average over trees, each with a cell of [N, cells] and deeds that are drawn."""
+        rng = np.random.default_rng(step)
+        found, keys = np.zeros(len(worlds), np.int32), keys_of(self.view, np.asarray(worlds))
+        places = [self.layers[step].number.get(key) if step < len(self.layers) else None for key in keys]
+        total = np.zeros((len(worlds), self.layers[0].reward.shape[1]))
+        for _ in range(trees):
+            values = self.drawn(rng)[step] if step < len(self.layers) else None
+            for row, place in enumerate(places):
+                if place is not None and values is not None:
+                    cell = rng.choice(chances.shape[1], p=chances[row] / chances[row].sum())
+                    total[row] += values[place, cell]
+        for row, place in enumerate(places):
+            if place is not None:
+                found[row] = np.where(self.layers[step].legal[place], total[row], -np.inf).argmax()
+        return found
+
     def answers(self, step: int, worlds: Any, chances: np.ndarray) -> np.ndarray:
         """The best action [N] of seat 0 on average over cells [N, cells + 1], in positions given as global states."""
         found = np.zeros(len(worlds), np.int32)
@@ -172,7 +211,8 @@ class Table:
                 script.choose(seen.obs[:, 1:], seen.avail[:, 1:], theirs, one)
                 for script, one in zip(scripts, keys, strict=True)
             ]
-            return actions, memory, record["infer_cells"][:, 0], jnp.stack(each)[kind, jnp.arange(rows)]
+            cells = record.get("infer_cells", jnp.zeros((rows, 1, 1)))[:, 0]
+            return actions, memory, cells, jnp.stack(each)[kind, jnp.arange(rows)]
 
         self.think, self.move = think, jax.jit(env.step)
         self.begun = jax.jit(env.reset, static_argnums=1)
@@ -189,7 +229,7 @@ class Table:
         found: tuple[Any, Any] = jax.tree.map(repeated, begun, *shapes)
         return found
 
-    def played(self, mac: HOPMac, board: Board, how: str) -> float:
+    def played(self, mac: Any, board: Board | None, how: str) -> float:
         """The mean return of seat 0 that acts in one of the ways named above."""
         rows = self.kinds * self.starts
         arrays, rest = eqx.partition(mac, eqx.is_array)
@@ -199,7 +239,11 @@ class Table:
         for step in range(self.env.spec.episode_limit):
             key, think_key, move_key = jax.random.split(key, 3)
             actions, memory, cells, other = self.think(rest, arrays, seen, memory, last, think_key)
-            if how != "search":
+            assert board is not None or how.startswith("search")
+            if how.startswith("drawn"):
+                chances = np.asarray(cells, np.float64)
+                actions = jnp.asarray(board.drawn_answers(step, seen.state, chances, int(how.split()[1])))[:, None]
+            elif not how.startswith("search"):
                 weights = np.zeros((rows, cells.shape[1] + 1))
                 weights[:, :-1] = np.asarray(cells) * (how == "inferred")
                 weights[:, -1] = how == "nothing"
@@ -211,7 +255,20 @@ class Table:
         return float(total.mean())
 
 
-def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
+def searching(mac: HOPMac, search: str) -> HOPMac:
+    """The same player with another search, "EXPLORATION:SIMULATIONS:TREES"; as it is tested for ""."""
+    if not search:
+        return mac
+    exploration, simulations, trees = search.split(":")
+    settings = dataclasses.replace(
+        mac.settings,
+        search=dataclasses.replace(mac.settings.search, exploration=float(exploration), simulations=int(simulations)),
+        inference=dataclasses.replace(mac.settings.inference, samples=int(trees)),
+    )
+    return dataclasses.replace(mac, settings=settings)
+
+
+def rows_of(folder: Path, starts: int, searches: list[str], others: list[str]) -> list[dict[str, Any]]:
     """Of one pipeline."""
     plan = read_plan(folder)
     env = make_env(plan.game.env_config, **plan.game.env_args)
@@ -219,7 +276,9 @@ def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
     scripts = [SCRIPTED[kind].build(env) for kind in kinds]
     exact = exact_values(env, scripts, starts=starts, seed=0)
     table = Table(env, scripts, starts)
-    means: dict[str, list[float]] = {name: [] for name in ("search", "inferred", "nothing")}
+    names = ("search", "inferred", "nothing", *(f"drawn {trees}" for trees in TREES))
+    ways = dict.fromkeys(names, "") | {f"search {search}": search for search in searches}
+    means: dict[str, list[float]] = {name: [] for name in ways}
     for path in sorted((folder / "runs" / "hop_plus").glob("*/agents/seed_*/last")):
         mac = load_agent(path).policy
         mac = mac if isinstance(mac, HOPMac) else mac.main
@@ -227,9 +286,15 @@ def rows_of(folder: Path, starts: int) -> list[dict[str, Any]]:
         board = Board(mac, seen.state, env.spec.episode_limit)
         print(path.parent.name, "positions:", [len(layer.legal) for layer in board.layers], flush=True)
         for how, found in means.items():
-            found.append(table.played(mac, board, how))
-        print({how: round(found[-1], 3) for how, found in means.items()}, flush=True)
+            found.append(table.played(searching(mac, ways[how]), board, how))
+            print(path.parent.name, how, round(found[-1], 3), flush=True)
     bounds = {"random": exact.random, "fixed": exact.fixed, "none": exact.memoryless, "bayes": exact.optimum}
+    for label in others:
+        means[label] = []
+        for path in sorted((folder / "runs" / label).glob("*/agents/seed_*/last")):
+            policy = load_agent(path).policy
+            means[label].append(table.played(getattr(policy, "main", None) or policy, None, "search"))
+            print(label, path.parent.name, round(means[label][-1], 3), flush=True)
     rows = []
     for who, values in {**{name: [value] for name, value in bounds.items()}, **means, "told": [exact.told]}.items():
         shares = [share(value, exact.fixed, exact.told) for value in values]
@@ -246,13 +311,14 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("pipelines", type=Path, nargs="+")
     parser.add_argument("--starts", type=int, default=48)
+    parser.add_argument("--searches", nargs="*", default=[], help="others besides, EXPLORATION:SIMULATIONS:TREES")
+    parser.add_argument("--agents", nargs="*", default=[], help="other agents of the pipelines, as they are tested")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for folder in args.pipelines:
-        rows += rows_of(folder, args.starts)
-        for row in rows[-8:]:
-            print(row, flush=True)
+        rows += rows_of(folder, args.starts, args.searches, args.agents)
+        print(*rows, sep="\n", flush=True)
         with (args.output / "exact_hop_plus.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()

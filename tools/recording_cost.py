@@ -2,37 +2,43 @@
 
     python tools/recording_cost.py --config=qmix --env-config=sc2 with env_args.map_name=8m
 
-plays the tests of three programs in turns: without `save_replay`, with it and `replay_tests: last` (games are filmed),
-and with `replay_tests: all` (they are written as well). Printed are the medians of the time and of the processor time
-of a test, which other work of the machine disturbs less, and the size of the largest file.
+plays the tests of three programs in turns, a few in a row: without `save_replay`, with it and `replay_tests: last`
+(games are filmed), and with `replay_tests: all` (they are written as well, beside the next test; the last one of a row
+is waited for). Printed are the medians of the time and of the processor time of a test, which other work of the machine
+disturbs less, and the size of the largest file.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
+from omg.components import Count
 from omg.config import adjust, change_config, resolve
 from omg.config.overrides import translate
 from omg.recordings.runs import Recorder
 from omg.training.device import prepare
-from omg.training.program import Tested, build_program
+from omg.training.program import Program, build_program
 
-ROUNDS = 40
+ROUNDS = 15
+TESTS = 8
+"""In a row."""
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds, and seconds of the processor."""
+    """Seconds of a test, and seconds of the processor."""
     began, busy = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began, time.process_time() - busy
+    return (time.perf_counter() - began) / TESTS, (time.process_time() - busy) / TESTS
 
 
 def main() -> None:
@@ -45,23 +51,22 @@ def main() -> None:
     writing = build_program(change_config(config, save_replay=True, replay_tests="all"))
     state = plain.init(jnp.arange(config.seeds, dtype=jnp.uint32))
     everybody = list(range(config.seeds))
+    number = itertools.count(1)
 
-    def test(program: object) -> Tested:
-        tested: Tested = jax.device_get(program.test(state))
-        return tested
+    def tests(program: Program, recorder: Recorder | None) -> None:
+        for _ in range(TESTS):
+            reached = state._replace(t_env=Count.of(next(number), (config.seeds,)))
+            stats, _, film = jax.device_get(program.test(reached))
+            if recorder is not None:
+                recorder.keep(reached, film, stats, everybody)
+        if recorder is not None:
+            recorder.wait()
 
     with tempfile.TemporaryDirectory() as folder:
-        keeper, writer = Recorder(filming, Path(folder) / "last"), Recorder(writing, Path(folder) / "all")
-
-        def recorded(program: object, recorder: Recorder) -> None:
-            stats, _, film = test(program)
-            assert film is not None
-            recorder.keep(state, film, stats, everybody)
-
         works: dict[str, Callable[[], object]] = {
-            "plain": lambda: test(plain),
-            "last": lambda: recorded(filming, keeper),
-            "all": lambda: recorded(writing, writer),
+            "plain": partial(tests, plain, None),
+            "last": partial(tests, filming, Recorder(filming, Path(folder) / "last")),
+            "all": partial(tests, writing, Recorder(writing, Path(folder) / "all")),
         }
         for work in works.values():
             work()

@@ -37,6 +37,8 @@ from omg.training.device import prepare
 class Case(NamedTuple):
     """One algorithm on both sides."""
 
+    algorithm: str
+    """Ours."""
     script: str
     """Of the checkout."""
     config: str
@@ -51,15 +53,22 @@ class Case(NamedTuple):
 
 _Q = "baselines/QLearning/config/alg/ql_rnn_smax.yaml"
 _MIXER = {"MIXER_EMBEDDING_DIM": 32, "MIXER_HYPERNET_HIDDEN_DIM": 64}
+_IPPO = ("baselines/IPPO/ippo_rnn_smax.py", "baselines/IPPO/config/ippo_rnn_smax.yaml")
 _PPO = {"UPDATE_EPOCHS": 10, "NUM_MINIBATCHES": 1}
 CASES = {
-    "iql": Case("baselines/QLearning/iql_rnn.py", _Q, {}, {}, 64),
-    "vdn": Case("baselines/QLearning/vdn_rnn.py", _Q, {}, {}, 64),
-    "qmix": Case("baselines/QLearning/qmix_rnn.py", _Q, _MIXER, {}, 64),
-    "ippo": Case("baselines/IPPO/ippo_rnn_smax.py", "baselines/IPPO/config/ippo_rnn_smax.yaml", _PPO, {}, 64),
+    "iql": Case("iql", "baselines/QLearning/iql_rnn.py", _Q, {}, {}, 64),
+    "vdn": Case("vdn", "baselines/QLearning/vdn_rnn.py", _Q, {}, {}, 64),
+    "qmix": Case("qmix", "baselines/QLearning/qmix_rnn.py", _Q, _MIXER, {}, 64),
+    "ippo": Case("ippo", *_IPPO, _PPO, {}, 64),
+    "ippo with one body": Case("ippo", *_IPPO, _PPO, {"ppo_shared_body": True}, 64),
     # Their script of MAPPO starts from recurrent states of width 128, whatever is configured.
     "mappo": Case(
-        "baselines/MAPPO/mappo_rnn_smax.py", "baselines/MAPPO/config/mappo_homogenous_rnn_smax.yaml", _PPO, {}, 128
+        "mappo",
+        "baselines/MAPPO/mappo_rnn_smax.py",
+        "baselines/MAPPO/config/mappo_homogenous_rnn_smax.yaml",
+        _PPO,
+        {},
+        128,
     ),
 }
 SEQUENCES = 32
@@ -68,7 +77,8 @@ LINES = """\
 game        8m on both sides: SMAX against its heuristic enemy, and our simulator against its own
 games       {games} side by side; theirs in rounds of {steps} steps that go on in a new battle, ours of whole battles
 network     input layer {width}, GRU {width}, output layer; one for all seats
-            (IPPO: theirs has one recurrent body for actor and critic, ours one for each; MAPPO: two on both sides)
+            (IPPO: theirs has one recurrent body for actor and critic, and a layer more before each output; ours a body
+            for each, or with `ppo_shared_body` one; MAPPO: two on both sides)
 Q updates   32 sequences: theirs of {steps} steps, ours whole battles (see learned_steps); double Q, a target network
             updates per 1000 env steps: ours {ratio:.1f}, theirs {theirs:.1f}
 QMIX        mixing width 32, hypernetworks of two layers, 64 wide
@@ -161,7 +171,7 @@ def measure(name: str, args: argparse.Namespace, clock: _Clock, has_gpu: bool) -
     settings: dict[str, object] = {"env_args.map_name": "8m", "batch_size_run": games, "rnn_hidden_dim": case.width}
     settings |= {"critic_hidden_dim": case.width} if on_policy else {"buffer_size": max(256, games)}
     settings |= {} if on_policy else {"updates_per_episode": args.updates_per_episode}
-    ours = Running(name, "sc2", {**settings, **case.ours}, has_gpu=has_gpu)
+    ours = Running(case.algorithm, "sc2", {**settings, **case.ours}, has_gpu=has_gpu)
     trial = ours.advance(args.seconds)
     epochs = max(1, round(trial.per_thousand * games * args.steps / 1000))
     theirs = Peer(args.checkout, case, games, args.steps, epochs, args.learned, clock)

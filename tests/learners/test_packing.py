@@ -12,7 +12,8 @@ import pytest
 from helpers.acted import drawn_networks, legal_episodes
 from helpers.played import LENGTHS, PARTNERS, SPEC, B, T, config, drawn_state, episodes, fast_jit
 from omg.components import replay
-from omg.learners import build_learner
+from omg.learners import blocks, build_learner
+from omg.learners.blocks import mean_gradients
 from omg.modules.recurrent import forgetting, gru_unroll
 from omg.training.cuts import Due, Packing, Portion, choose_cuts, cuts_for, pack, read_cut
 
@@ -25,13 +26,17 @@ CASES: dict[str, dict[str, Any]] = {
     "seats": {"mixer": "vdn", "agent": "idv_rnn"},
     "ippo": {**PPO, "mixer": None, "critic_input": "obs"},
     "mappo": {**PPO, "mixer": None, "critic_input": "state"},
+    "shared body": {**PPO, "mixer": None, "critic_input": "obs", "ppo_shared_body": True},
     "no memory": {**PPO, "mixer": None, "critic_input": "obs", "agent": "mlp"},
 }
-PACKING = Packing(2, 12)
+PACKING = Packing(3, 12)
+"""Two rows are needed."""
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
-def test_packed_episodes_make_the_same_update(changes: dict[str, Any]):
+def test_packed_episodes_make_the_same_update(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    # A row is a block.
+    monkeypatch.setattr(blocks, "SEQUENCES", SPEC.n_agents)
     learner = build_learner(config(optimizer="adam", lr=1e-3, **changes), SPEC, None, PARTNERS)
     assert learner.kept.packs
     on_policy = changes.get("learner") == "ppo_learner"
@@ -47,7 +52,8 @@ def test_packed_episodes_make_the_same_update(changes: dict[str, Any]):
 
     cut, packed, ((padded_state, padded), (packed_state, metrics)) = both(state, legal_episodes())
     assert cut.tolist() == [0]
-    assert packed.filled.shape == (2, 13)
+    assert packed.filled.shape == (3, 13)
+    assert packed.filled.any(axis=1).tolist() == [True, True, False]
     assert int(packed.filled.sum()) == sum(LENGTHS)
     assert padded.keys() == metrics.keys()
     for name, value in padded.items():
@@ -76,6 +82,32 @@ def test_rows_that_batches_are_packed_into():
     # Of short sequences side by side there have to be enough.
     assert cuts_for(32, 120, packed_seats=2) == (*(Packing(each, 120) for each in rows[3:]), (Portion(32, 120),))
     assert cuts_for(8, 120, packed_seats=1) == ((Portion(8, 120),),)
+    # Blocks are filled up.
+    assert cuts_for(32, 120, packed_seats=8, in_blocks=True) == (Packing(12, 120), Packing(32, 120))
+    assert cuts_for(30, 120, packed_seats=8, in_blocks=True) == (Packing(12, 120), Packing(32, 120))
+    assert cuts_for(32, 120, packed_seats=2, in_blocks=True) == (Packing(16, 120), Packing(32, 120))
+    assert cuts_for(30, 120, packed_seats=2, in_blocks=True) == cuts_for(30, 120)
+
+
+def test_a_loss_in_blocks_is_the_mean_over_all_that_was_played():
+    rng = np.random.default_rng(0)
+    values, mask = rng.normal(size=(6, 4)).astype(np.float32), (np.arange(4) < 3) & (np.arange(6) < 3)[:, None]
+    mask[1, 1:] = False
+
+    def loss(weight: Any, rows: Any) -> Any:
+        given, played = rows
+        mean = ((weight * given) ** 2 * played).sum() / jnp.maximum(played.sum(), 1)
+        return mean, {"mean": mean}
+
+    def some(block: int | None) -> Any:
+        return mean_gradients(loss, jnp.float32(2.0), (values, mask.astype(jnp.float32)), jnp.asarray(mask), block)
+
+    whole, *parts = fast_jit(lambda: [some(block) for block in (None, 6, 3, 2, 1)])()
+    assert float(whole[1]) == pytest.approx(4.0 * (values**2)[mask].mean())
+    for part in parts:
+        np.testing.assert_allclose(jax.tree.leaves(part), jax.tree.leaves(whole), rtol=1e-6)
+    with pytest.raises(ValueError, match="6 rows are no whole number of blocks of 4"):
+        some(4)
 
 
 def test_longest_episodes_are_laid_first_and_all_have_room():

@@ -373,3 +373,44 @@ def test_players_sample_while_learning_and_are_tested_at_their_best():
     assert learner.tested(state).selector == "epsilon_greedy"
     sampling, _ = learner_for(test_greedy=False)
     assert sampling.tested(drawn_networks(sampling, NETWORKS)).selector == "multinomial"
+
+
+# One body for both
+
+
+def test_a_shared_body_learns_from_both_losses():
+    learner, _ = learner_for(ppo_shared_body=True, critic_loss_coef=0.3, normalise_value=False)
+    state = drawn_networks(learner, NETWORKS)
+    batch = legal_episodes()
+    mask = jnp.asarray(batch.filled[:, :-1], jnp.float32)
+
+    @fast_jit
+    def slopes(agent: Any, critic: Any) -> Any:
+        share = learner.shares(state.mac.reading, batch)[0]
+        lessons = learner._estimate(state, share, None, 0.0, KEY)[2]
+
+        def policy(agent: Any) -> Any:
+            logits = share.views.run(agent, None)[0][:, :-1]
+            log_pi = jax.nn.log_softmax(jnp.where(lessons.avail, logits, -1e9))
+            return learner.policy_loss(log_pi, lessons)[0]
+
+        def error(agent: Any, critic: Any) -> Any:
+            values = (share.views.run(agent, None)[1] @ critic.value.weight + critic.value.bias)[:, :-1, :, 0]
+            return (((values - lessons.targets) ** 2).sum(axis=-1) * mask).sum() / (mask.sum() * A)
+
+        both = jax.grad(lambda *learned: learner._loss(*learned, lessons, 0.0)[0], argnums=(0, 1))(agent, critic)
+        return both, jax.grad(policy)(agent), jax.grad(error, argnums=(0, 1))(agent, critic)
+
+    (agent, critic), by_policy, (by_error, of_critic) = slopes(state.mac.agent, state.critic)
+    for found, one, other in zip(*map(jax.tree.leaves, (agent, by_policy, by_error)), strict=True):
+        np.testing.assert_allclose(found, one + 0.3 * other, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(critic.value.weight, 0.3 * of_critic.value.weight, rtol=1e-4, atol=1e-6)
+    assert np.abs(by_error.hidden_gates.weight).max() > 1e-4
+    assert not np.asarray(by_error.fc2.weight).any()
+
+
+@pytest.mark.parametrize("changes", [{"critic": "mlp"}, {"critic_input": "state"}], ids=str)
+def test_a_shared_body_reads_nothing_else(changes: dict[str, Any]):
+    (key, value), *_ = changes.items()
+    with pytest.raises(UserError, match=f"ppo_shared_body: got True with {key}={value}, .* Allowed: False"):
+        learner_for(ppo_shared_body=True, **changes)

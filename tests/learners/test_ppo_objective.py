@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from omg.learners.advantages import unscaled
-from omg.learners.ppo import clipped_surrogate, value_error
+from omg.learners.surrogate import clipped_surrogate, value_error
 
 
 def test_the_objective_is_flat_where_it_would_be_pushed_too_far():

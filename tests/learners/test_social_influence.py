@@ -29,6 +29,7 @@ from helpers.played import (
     unrolled,
 )
 from omg.components import EpisodeBatch
+from omg.components.selectors import multinomial_log_probabilities
 from omg.config import Config
 from omg.controllers.draw import TeamDraw
 from omg.learners import build_learner
@@ -130,7 +131,7 @@ def test_influence_equals_loops(team: TeamDraw | None, changes: dict[str, Any]):
     @fast_jit
     def influence() -> Any:
         avail = views.own(jnp.asarray(kept.avail))[:, :-1]
-        log_pi = learner._log_probabilities(state.mac.agent, views, None, avail, jnp.float32(0.0))
+        log_pi = multinomial_log_probabilities(views.run(state.mac.agent, None)[0][:, :-1], avail, 0.0)
         return learner.influence(state.extra.model, learner.facts(kept, views), log_pi)
 
     np.testing.assert_allclose(influence(), expected, atol=1e-5)

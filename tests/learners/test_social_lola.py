@@ -197,7 +197,7 @@ def test_the_first_gradient_is_the_exact_one():
         mac = jax.tree.unflatten(jax.tree.structure(state.mac), jax.tree.leaves(agent))
         epsilon = jnp.float32(0.0)
         lessons = learner._estimate(state._replace(mac=mac), *learner.shares(mac.reading, batch), None, epsilon, KEY)[2]
-        gradient = jax.grad(lambda agent: learner._policy_loss(agent, lessons, epsilon)[0])(agent)
+        gradient = jax.grad(lambda agent: learner._loss(agent, state.critic, lessons, epsilon)[0])(agent)
         # From a mean over steps and players to a sum, and from a loss to what is climbed.
         return jax.tree.map(lambda leaf: -STEPS * PLAYERS * leaf, gradient)
 

@@ -14,6 +14,7 @@ import omg
 from helpers import pool_members
 from helpers.planners import GAME as BOARD
 from helpers.tiny import SETTINGS, tiny_config
+from omg import api
 from omg.components import EpisodeBatch
 from omg.config import Config, resolve
 from omg.controllers import build_mac
@@ -283,7 +284,7 @@ def test_who_cannot_play_is_refused(pool: Pool, words: dict[str, str], said: str
 def test_a_run_records_games_of_its_tests(tmp_path: Path) -> None:
     settings = {"save_replay": True, "replay_games": 2, "replay_tests": "all", "test_nepisode": 4}
     config = tiny_config(tmp_path, t_max=60, test_interval=30, **settings)
-    run = omg.api.train_config(config, quiet=True)
+    run = api.train_config(config, quiet=True)
     folder = run.folder / "replays"
     tests = sorted(path.name for path in folder.iterdir())
     assert tests[-1].startswith("t_")

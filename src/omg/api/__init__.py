@@ -255,9 +255,9 @@ def _run(
             reporter.say(line)
         if isinstance(program.env, Described) and program.env.about:
             reporter.say(program.env.about)
-        recorder = Recorder(program, folder.path)
         try:
-            outcome = Trainer(program, folder.checkpoints, reporter, keep, stop, recorder.keep).run()
+            with Recorder(program, folder.path) as recorder:
+                outcome = Trainer(program, folder.checkpoints, reporter, keep, stop, recorder).run()
         except KeyboardInterrupt:
             interrupted()
             raise

@@ -71,7 +71,8 @@ def multinomial_log_probabilities(
     Args:
         values: [..., U] logits.
         avail: [..., U] bool.
-        epsilon: Scalar, or broadcastable to [...]; weight of the uniform floor, with 0 there is none.
+        epsilon: Scalar, or broadcastable to [...]; weight of the uniform floor, with 0 there is none. A plain 0.0 says
+            so beforehand, and then nothing of it is computed.
         late_mask: Those of `multinomial_late_mask` instead.
 
     Returns:
@@ -87,6 +88,8 @@ def multinomial_log_probabilities(
             ILLEGAL_LOG_PROBABILITY,
         )
     log_softmax = jax.nn.log_softmax(jnp.where(avail, values, ILLEGAL_LOG_PROBABILITY), axis=-1)
+    if isinstance(epsilon, float) and epsilon == 0.0:
+        return jnp.where(avail, log_softmax, ILLEGAL_LOG_PROBABILITY)
     legal = jnp.maximum(avail.sum(axis=-1, keepdims=True, dtype=jnp.float32), 1.0)
     # A weight of 0 or 1 makes one of the two terms minus infinity, which `logaddexp` leaves out of value and gradient.
     mixed = jnp.logaddexp(jnp.log1p(-weight) + log_softmax, jnp.log(weight) - jnp.log(legal))

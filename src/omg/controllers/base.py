@@ -177,7 +177,7 @@ class Tells(Protocol):
         """What it thought in episodes that it played as it is when `telling`.
 
         Args:
-            records: Name -> [B, T+1, m, ...] of those episodes.
+            records: Name -> [B, T+1, m, ...] of those episodes; looked up by name, for only what is looked up is kept.
 
         Returns:
             Leaves [B, T+1, m, ...].

@@ -26,7 +26,10 @@ class ClusterPart:
     job: Job
     tries: int = 0
     """How often it was handed over."""
+    handed: float = 0.0
+    """When it was handed over."""
     began: float = 0.0
+    """When it was heard to have begun; 0 while nothing was heard, which of a short part may be to the end."""
     where: str = ""
     """Its machine; empty while it waits for one."""
 
@@ -93,7 +96,7 @@ class ClusterLauncher(Launcher, Generic[Part]):
                     close(part, over.code == 0)
                     if over.code:
                         failed.append(f"{part.job.label}: {over.reason}")
-                    seconds = time.perf_counter() - part.began
+                    seconds = time.perf_counter() - (part.began or part.handed)
                     self.site.say(f"{part.job.label}: {'failed' if over.code else 'finished'} after {seconds:.0f} s")
         finally:
             for part, done in self._stop(parts):
@@ -103,6 +106,7 @@ class ClusterLauncher(Launcher, Generic[Part]):
 
     def _begin(self, part: Part) -> None:
         part.tries += 1
+        part.handed = time.perf_counter()
         self._hand_over(part)
 
     def _again(self, part: Part, over: Over) -> bool:

@@ -32,6 +32,8 @@ class Kept(NamedTuple):
     """Whether an update takes its episodes in portions of different lengths, too; see `omg.learners.seats`."""
     packs: bool = False
     """Whether it takes rows of several episodes, too; see `EpisodeBatch.breaks`."""
+    blocks: bool = False
+    """Whether it takes such rows in blocks, so that rows without an episode cost nothing; see `omg.learners.blocks`."""
 
 
 class Learner(Protocol[S]):

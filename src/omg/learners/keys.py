@@ -110,6 +110,12 @@ class PPOKeys(Keys):
     critic_input: Annotated[str, Words("obs", "state")] = Field(
         "obs", description="What PPO's critic sees: each seat's own view, or the global state"
     )
+    ppo_shared_body: bool = Field(
+        False, description="PPO's critic is one layer on the agent's recurrent state, not a network of its own"
+    )
+    critic_loss_coef: Annotated[Real, When("ppo_shared_body", True)] = Field(
+        0.5, gt=0, description="Shared body: weight of the critic's loss beside the policy's"
+    )
     gae_lambda: Real = Field(0.95, ge=0, le=1, description="PPO: lambda of the generalised advantage estimates")
     entropy_coef: Rate = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
     ppo_epochs: Few = Field(4, ge=1, description="PPO: passes over the episodes of a round")

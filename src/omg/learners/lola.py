@@ -36,6 +36,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import masked_mean
+from omg.components.selectors import multinomial_log_probabilities
 from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners.ppo import PPOLearner, PPOLessons
@@ -59,7 +60,9 @@ class LOLALearner(PPOLearner):
                 f"players can be members of a pool."
             )
 
-    def _foresee(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[PPOLessons, dict[str, Array]]:
+    def _foresee(
+        self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array | float
+    ) -> tuple[PPOLessons, dict[str, Array]]:
         """See `PPOLearner._foresee`.
 
         Metrics: `lola_share`, the root of the mean square of what lola_step would add to the advantages, over that of
@@ -68,7 +71,8 @@ class LOLALearner(PPOLearner):
         mask, advantages = lessons.mask, lessons.advantages
 
         def log_taken(agent: AgentNetwork) -> Array:
-            log_pi = self._log_probabilities(agent, lessons.views, lessons.features, lessons.avail, epsilon)
+            logits = lessons.views.run(agent, lessons.features)[0][:, :-1]
+            log_pi = multinomial_log_probabilities(logits, lessons.avail, epsilon)
             taken = jnp.take_along_axis(log_pi, lessons.actions[..., None], axis=-1)[..., 0]
             # Padding may hold an illegal action, whose logarithm is no number to reckon with.
             return jnp.where(mask[..., None] > 0, taken, 0.0)

@@ -9,7 +9,7 @@ Letters in shapes: B episodes, T steps, m seats that learn, D subgoal features, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from jax import Array
 
@@ -21,6 +21,7 @@ from omg.learners.ppo import PPOLearner, PPOState
 from omg.learners.seats import ModelTrainer
 from omg.learners.subgoals import SubgoalTraining
 from omg.learners.supervised import SupervisedTraining
+from omg.modules.critics.base import Critic
 
 if TYPE_CHECKING:
     from omg.config import Config
@@ -60,4 +61,5 @@ class OMGPPOLearner(PPOLearner):
         inputs = self.critic_inputs(batch, views, reading.features(model, views, inferred))
         tried = reading.features(model, views, goals, self.config.omg_horizon)
         assert tried is not None
-        return state.scale.stretch(state.critic.try_features(inputs, tried, views.seats))
+        critic = cast(Critic, state.critic)
+        return state.scale.stretch(critic.try_features(inputs, tried, views.seats))

@@ -38,14 +38,18 @@ from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.controllers.reading import SeatViews
+from omg.errors import UserError
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
+from omg.learners.blocks import block_rows, mean_gradients, said_of_rows
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import ModelTrainer, ModelUpdate, SeatLearner, Share
 from omg.learners.supervised import SupervisedTraining
+from omg.learners.surrogate import clipped_surrogate, value_error
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.agents.inputs import as_one_hot
 from omg.modules.critics import CRITICS
-from omg.modules.critics.base import Critic, CriticSizes
+from omg.modules.critics.base import CriticSizes, SlotValues
+from omg.modules.critics.value import ValueHead
 from omg.types import PyTree
 
 if TYPE_CHECKING:
@@ -60,7 +64,7 @@ class PPOState(NamedTuple):
     """Everything that learning changes."""
 
     mac: BasicMAC
-    critic: Critic
+    critic: SlotValues
     opt_state: optax.OptState
     critic_opt_state: optax.OptState
     model_opt_state: optax.OptState
@@ -72,7 +76,7 @@ class PPOState(NamedTuple):
     """What a kind of PPO learns besides (social influence: a model of the others); None for plain PPO."""
 
 
-Learned = tuple[AgentNetwork, Critic, optax.OptState, optax.OptState]
+Learned = tuple[AgentNetwork, SlotValues, optax.OptState, optax.OptState]
 """What a gradient step changes: both networks, then their optimisers."""
 
 
@@ -105,8 +109,9 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
+        self._check_body()
         plain = team is None and config.model_part.absent and config.ppo_minibatches == 1
-        self.kept = self.kept._replace(packs=plain)
+        self.kept = self.kept._replace(packs=plain, blocks=plain)
         self.optimiser = build_optimiser(config)
         self.critic_optimiser = build_optimiser(config, config.critic_lr)
         self.training: ModelTrainer[PPOState] = self._training()
@@ -164,7 +169,7 @@ class PPOLearner(SeatLearner[PPOState]):
         model_key, order_key = jax.random.split(key)
         shares = self.shares(state.mac.reading, batch)
         changed = self._train_model(state, shares, t_env, model_key)
-        epsilon = linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
+        epsilon = self._floor(t_env)
         critic, scale, lessons, extra, estimates = self._estimate(
             state, shares[0], changed.features[0], epsilon, jax.random.fold_in(key, _EXTRA_STREAM)
         )
@@ -172,18 +177,19 @@ class PPOLearner(SeatLearner[PPOState]):
         def step(carry: Learned, chosen: Array) -> tuple[Learned, dict[str, Array]]:
             agent, critic, opt_state, critic_opt_state = carry
             # Without parts the order of the episodes means nothing, and they need not be copied.
-            chosen_lessons = (
-                lessons if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], lessons)
+            part = lessons if config.ppo_minibatches == 1 else jax.tree.map(lambda values: values[chosen], lessons)
+            metrics, (gradients, critic_gradients) = mean_gradients(
+                lambda learned, rows: self._loss(*learned, rows, epsilon),
+                (agent, critic),
+                part,
+                part.mask,
+                self._block(part.views),
             )
-            (_, metrics), gradients = jax.value_and_grad(self._policy_loss, has_aux=True)(
-                agent, chosen_lessons, epsilon
-            )
-            critic_loss, critic_gradients = jax.value_and_grad(self._critic_loss)(critic, chosen_lessons)
             gradients, norm = clip_by_norm(gradients, config.grad_norm_clip)
             critic_gradients, critic_norm = clip_by_norm(critic_gradients, config.grad_norm_clip)
             moves, opt_state = self.optimiser.update(gradients, opt_state)
             critic_moves, critic_opt_state = self.critic_optimiser.update(critic_gradients, critic_opt_state)
-            metrics |= {"critic_loss": critic_loss, "grad_norm": norm, "critic_grad_norm": critic_norm}
+            metrics |= {"grad_norm": norm, "critic_grad_norm": critic_norm}
             agent, critic = optax.apply_updates((agent, critic), (moves, critic_moves))
             return (agent, critic, opt_state, critic_opt_state), metrics
 
@@ -238,6 +244,8 @@ class PPOLearner(SeatLearner[PPOState]):
         config, batch_size = self.config, batch.actions.shape[0]
         seats = views.model_inputs().seats
         seat = jax.nn.one_hot(jnp.broadcast_to(seats, (batch_size, *seats.shape[1:])), self.spec.n_agents)
+        if config.ppo_shared_body:
+            return ()
         if config.critic_input == "state":
             inputs = [batch.state[:, :, None], seat]
         else:
@@ -248,8 +256,23 @@ class PPOLearner(SeatLearner[PPOState]):
                 inputs.append(seat)
         return (*inputs, features) if features is not None else tuple(inputs)
 
-    def _build_critic(self, mac: BasicMAC, key: Array) -> Critic:
+    def _check_body(self) -> None:
+        """Refuses what a critic without a body of its own cannot do."""
+        config = self.config
+        other = {"critic": config.critic, "critic_input": config.critic_input != "obs" and config.critic_input}
+        other |= {"subgoal_mode": config.wants_prior and config.subgoal_mode}
+        for key, value in other.items():
+            if config.ppo_shared_body and value:
+                raise UserError(
+                    f"ppo_shared_body: got True with {key}={value}, but then the critic is a layer on the agent's "
+                    f"recurrent state, and reads nothing else. Allowed: False."
+                )
+
+    def _build_critic(self, mac: BasicMAC, key: Array) -> SlotValues:
         config, spec = self.config, self.spec
+        if config.ppo_shared_body:
+            hidden = jax.eval_shape(lambda: mac.agent.initial(1)).shape[-1]
+            return ValueHead(hidden, key=key)
         if config.critic_input == "state":
             widths = [spec.state_dim, spec.n_agents]
         else:
@@ -258,7 +281,6 @@ class PPOLearner(SeatLearner[PPOState]):
             widths += [spec.n_agents] if config.obs_agent_id else []
         features = mac.agent.sizes.feature_dim
         widths += [features] if features else []
-        name = config.critic or config.agent_part.critic
         sizes = CriticSizes(
             tuple(widths),
             config.critic_hidden_dim,
@@ -267,7 +289,7 @@ class PPOLearner(SeatLearner[PPOState]):
             # One-hot numbers are no map any more.
             map_shape=None if config.obs_one_hot and config.critic_input == "obs" else spec.map_shape,
         )
-        return CRITICS[name].build(sizes, key=key)
+        return CRITICS[config.critic or config.agent_part.critic].build(sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
         """The episodes of each gradient step, [epochs * minibatches, episodes of each]."""
@@ -279,15 +301,18 @@ class PPOLearner(SeatLearner[PPOState]):
         return order.reshape(config.ppo_epochs * config.ppo_minibatches, -1)
 
     def _estimate(
-        self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array, key: Array
-    ) -> tuple[Critic, ValueScale, PPOLessons, PyTree, dict[str, Array]]:
+        self, state: PPOState, share: Share, inferred: Array | None, epsilon: Array | float, key: Array
+    ) -> tuple[SlotValues, ValueScale, PPOLessons, PyTree, dict[str, Array]]:
         """What the passes learn from; the critic and its scale fitted to each other; the new `extra`; metrics."""
         config, batch, views, mask = self.config, share.batch, share.views, share.mask
         features = state.mac.reading.features(state.mac.opponent_model, views, inferred)
         inputs = self.critic_inputs(batch, views, features)
         avail, actions = views.own(batch.avail)[:, :-1], views.own(batch.actions)[:, :-1]
-        log_pi = self._log_probabilities(state.mac.agent, views, features, avail, epsilon)
-        outputs = jnp.broadcast_to(state.critic(inputs, views.seats, views.breaks), views.own_last.shape)
+
+        def say(rows: tuple[SeatViews, Array | None, tuple[Array, ...], Array]) -> tuple[Array, Array]:
+            return self._say(state.mac.agent, state.critic, *rows, epsilon)
+
+        log_pi, outputs = said_of_rows(say, (views, features, inputs, avail), mask, self._block(views))
         reward, extra, added = self._paid(state, batch, views, log_pi, key)
         scale = state.scale.witness(reward, mask)
         values = scale.possible(state.scale.stretch(outputs), config.gamma)
@@ -336,20 +361,54 @@ class PPOLearner(SeatLearner[PPOState]):
         """
         return self._seat_reward(batch, views), state.extra, {}
 
-    def _foresee(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[PPOLessons, dict[str, Array]]:
+    def _foresee(
+        self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array | float
+    ) -> tuple[PPOLessons, dict[str, Array]]:
         """With advantages that also reckon with what the update will do to the others; here as they are. Metrics."""
         return lessons, {}
 
-    def _log_probabilities(
-        self, agent: AgentNetwork, views: SeatViews, features: Array | None, avail: Array, epsilon: Array
-    ) -> Array:
-        """Logarithms of the probabilities that actions are drawn with, [B, T, m, U]."""
-        logits = views.run(agent, features)[0][:, :-1]
-        return multinomial_log_probabilities(logits, avail, epsilon)
+    def _say(
+        self,
+        agent: AgentNetwork,
+        critic: SlotValues,
+        views: SeatViews,
+        features: Array | None,
+        inputs: tuple[Array, ...],
+        avail: Array,
+        epsilon: Array | float,
+    ) -> tuple[Array, Array]:
+        """Logarithms of the probabilities that actions are drawn with, [B, T, m, U], and values, [B, T+1, m]."""
+        logits, hidden = views.run(agent, features)
+        said = critic((hidden,) if self.config.ppo_shared_body else inputs, views.seats, views.breaks)
+        log_pi = multinomial_log_probabilities(logits[:, :-1], avail, epsilon)
+        return log_pi, jnp.broadcast_to(said, views.own_last.shape)
 
-    def _policy_loss(self, agent: AgentNetwork, lessons: PPOLessons, epsilon: Array) -> tuple[Array, dict[str, Array]]:
+    def _block(self, views: SeatViews) -> int | None:
+        """Rows that gradients are computed of at once; None: all, as where every row is an episode."""
+        return None if views.breaks is None else block_rows(self.seats)
+
+    def _floor(self, t_env: Number) -> Array | float:
+        """Weight of the uniform floor of the probabilities at this time; a plain number where there never is one."""
+        config = self.config
+        if config.epsilon_start == config.epsilon_finish == 0.0:
+            return 0.0
+        return linear(t_env, config.epsilon_start, config.epsilon_finish, config.epsilon_anneal_time)
+
+    def _loss(
+        self, agent: AgentNetwork, critic: SlotValues, lessons: PPOLessons, epsilon: Array | float
+    ) -> tuple[Array, dict[str, Array]]:
+        """Of both networks, and the metrics; with a body of its own the critic's share moves nothing of the agent."""
+        config, views = self.config, lessons.views
+        log_pi, values = self._say(agent, critic, views, lessons.features, lessons.inputs, lessons.avail, epsilon)
+        loss, metrics = self.policy_loss(log_pi, lessons)
+        error = value_error(values[:, :-1], lessons.values_old, lessons.targets, config.ppo_value_clip)
+        critic_loss = masked_mean(error, lessons.mask)
+        weight = config.critic_loss_coef if config.ppo_shared_body else 1.0
+        return loss + weight * critic_loss, metrics | {"critic_loss": critic_loss}
+
+    def policy_loss(self, log_pi: Array, lessons: PPOLessons) -> tuple[Array, dict[str, Array]]:
+        """Of the policy alone, from the logarithms of its probabilities [B, T, m, U]; metrics."""
         config, mask = self.config, lessons.mask
-        log_pi = self._log_probabilities(agent, lessons.views, lessons.features, lessons.avail, epsilon)
         # What was played was legal; padding may hold an illegal action, whose logarithm is no number to reckon with.
         log_ratio = jnp.where(mask[..., None] > 0, _at(log_pi, lessons.actions) - lessons.log_old, 0.0)
         ratio = jnp.exp(log_ratio)
@@ -366,41 +425,8 @@ class PPOLearner(SeatLearner[PPOState]):
         }
         return loss, metrics
 
-    def _critic_loss(self, critic: Critic, lessons: PPOLessons) -> Array:
-        said = critic(lessons.inputs, lessons.views.seats, lessons.views.breaks)
-        values = jnp.broadcast_to(said, lessons.views.own_last.shape)[:, :-1]
-        return masked_mean(
-            value_error(values, lessons.values_old, lessons.targets, self.config.ppo_value_clip), lessons.mask
-        )
 
-
-def clipped_surrogate(ratio: Array, advantage: Array, clip: float) -> Array:
-    """PPO's objective, to be raised: the worse of the weighed advantage with and without limits, element by element.
-
-    Args:
-        ratio: Probability of what was done, now over then.
-        advantage: How much better than expected it was.
-        clip: How far from 1 the ratio is of use. Its gradient is zero where the advantage would push it on from there.
-    """
-    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
-
-
-def value_error(values: Array, old: Array, targets: Array, clip: float | None) -> Array:
-    """Squared errors of a critic, element by element.
-
-    Args:
-        values: What it says now.
-        old: What it said before the update.
-        targets: What it should say.
-        clip: How far from `old` it is of use to move; the larger of both errors counts. None: no limit.
-    """
-    error = (values - targets) ** 2
-    if clip is None:
-        return error
-    return jnp.maximum(error, (old + jnp.clip(values - old, -clip, clip) - targets) ** 2)
-
-
-def rescaled(critic: Critic, gain: Array, offset: Array) -> Critic:
+def rescaled(critic: SlotValues, gain: Array, offset: Array) -> SlotValues:
     """The critic that says `gain` times what the given one says, plus `offset`: its last layer moves (as in PopArt)."""
     layer = critic.value
     return eqx.tree_at(

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from omg.components import EpisodeBatch
 from omg.config import Config
 from omg.controllers.base import Player, Tells
 from omg.controllers.team import KIND_RECORDS, Squad, kind_records
@@ -120,12 +121,12 @@ class _Seat(NamedTuple):
 
 def _everybody(filmed: Filmed, cast: Cast, agents: int) -> list[list[_Seat]]:
     """Of every game who sat in each seat."""
-    batch = filmed.batch
+    batch = filmed.batch._replace(records=_played(filmed.batch))
     games = len(batch.actions)
     own = {name: rows for name, rows in batch.records.items() if not name.startswith(KIND_RECORDS)}
     main = _tell(cast.main, own) if isinstance(cast.main, Tells) else None
     seats = np.tile(np.arange(agents), (games, 1)) if cast.main_seats is None else cast.main_seats
-    mates = _mates(filmed, cast.squad) if cast.squad is not None else {}
+    mates = _mates(batch, cast.squad) if cast.squad is not None else {}
     found: list[list[_Seat]] = []
     for game in range(games):
         row = []
@@ -142,9 +143,18 @@ def _everybody(filmed: Filmed, cast: Cast, agents: int) -> list[list[_Seat]]:
     return found
 
 
-def _mates(filmed: Filmed, squad: Squad) -> dict[tuple[int, int], Told]:
+def _played(batch: EpisodeBatch) -> dict[str, Array]:
+    """Records up to the end of the longest game, in quarters of the limit: at most four programs tell of them."""
+    slots = batch.filled.shape[1]
+    quarter = -(-slots // 4)
+    longest = int(batch.filled.sum(axis=1).max()) + 1
+    until = min(-(-longest // quarter) * quarter, slots)
+    return {name: rows[:, :until] for name, rows in batch.records.items()}
+
+
+def _mates(batch: EpisodeBatch, squad: Squad) -> dict[tuple[int, int], Told]:
     """What the frozen players told, by game and seat."""
-    batch, found, first = filmed.batch, dict[tuple[int, int], Told](), 0
+    found, first = dict[tuple[int, int], Told](), 0
     assert batch.players is not None
     for kind, count in enumerate(squad.numbers):
         prefix = kind_records(kind)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -18,6 +20,7 @@ from omg.pools import Pool, read_agent_card
 from omg.recordings.capture import About, Cast, Who, recordings, script_of, who_of
 from omg.recordings.recording import ENDING, Recording
 from omg.runners.vector import EpisodeStats, Filmed
+from omg.stopping import Coming, signal_of
 from omg.training.program import Program
 from omg.training.state import RunState
 from omg.training.team import UNTRAINED
@@ -36,7 +39,11 @@ class _OfSeed(NamedTuple):
 
 
 class Recorder:
-    """Takes the films of a run's tests, and makes recordings of them."""
+    """Takes the films of a run's tests, and makes recordings of them; see `omg.training.films`.
+
+    With `replay_tests: all` a thread makes and writes those of one test while training goes on. Leaving it as a context
+    manager waits for that.
+    """
 
     def __init__(self, program: Program[Any], folder: Path) -> None:
         """Of a run in `folder`; nothing is written yet."""
@@ -45,42 +52,58 @@ class Recorder:
         self.last = self.folder if program.config.replay_tests == "last" else self.folder / "last"
         """Where those of the last test belong."""
         # Compiled, for a learner has hundreds of arrays; cut out, because the state is used up by the next chunk.
-        self._player = eqx.filter_jit(
+        self._player = jax.jit(
             lambda learner, seed: program.learner.tested(jax.tree.map(lambda leaf: leaf[seed], learner))
         )
         self._newest: dict[int, _OfSeed] = {}
         self._mates: tuple[Who, ...] | None = None
+        self._writing: Coming[list[Path]] | None = None
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            self.wait()
+        elif isinstance(error, KeyboardInterrupt) and self._writing is not None:
+            self._writing.leave_behind(signal_of(error))
+        else:
+            # What ends the run is told, not what that may have made impossible in turn.
+            with contextlib.suppress(UserError):
+                self.wait()
 
     def keep(self, state: RunState[Any], film: Filmed, stats: EpisodeStats, tested: list[int]) -> None:
-        """Takes the film of a test, and with `replay_tests: all` writes it.
-
-        Args:
-            state: of the run when it was tested.
-            film: [Z, F, ...].
-            stats: [Z, E].
-            tested: the seeds, by number, that have trained since their last test.
-
-        Raises:
-            UserError: the disk does not take it.
-        """
+        """See `Films.keep`; with `replay_tests: all` it is written, too."""
         steps = state.t_env.numpy()
         for index in tested:
             player = self._player(state.learner, np.int32(index))
             of_seed = jax.tree.map(lambda leaf, at=index: leaf[at], (film, stats))
             self._newest[index] = _OfSeed(None if isinstance(player, Prior) else player, int(steps[index]), *of_seed)
         if self.program.config.replay_tests == "all" and tested:
-            # The training waits for this: not also for the disk.
-            write_recordings(self.folder / f"t_{int(steps[tested].max()):012d}", self._made(tested), durable=False)
+            self.wait()
+            folder = self.folder / f"t_{int(steps[tested].max()):012d}"
+            self._writing = Coming(partial(self._write, folder, {index: self._newest[index] for index in tested}))
+
+    def wait(self) -> None:
+        """See `Films.wait`."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
 
     def made(self) -> list[Recording]:
         """The games of the newest test of every seed."""
-        return self._made(sorted(self._newest))
+        self.wait()
+        return self._made(self._newest)
 
-    def _made(self, seeds: list[int]) -> list[Recording]:
-        return [game for index in seeds for game in self._of_seed(index)]
+    def _write(self, folder: Path, tests: dict[int, _OfSeed]) -> list[Path]:
+        # The next checkpoint may have to wait for this: not also for the disk.
+        return write_recordings(folder, self._made(tests), durable=False)
 
-    def _of_seed(self, index: int) -> list[Recording]:
-        program, newest = self.program, self._newest[index]
+    def _made(self, tests: dict[int, _OfSeed]) -> list[Recording]:
+        return [game for index in sorted(tests) for game in self._of_seed(index, tests[index])]
+
+    def _of_seed(self, index: int, newest: _OfSeed) -> list[Recording]:
+        program = self.program
         config, team = program.config, program.team
         algorithm = config.train_alg or config.name
         seat = newest.film.batch.seat

@@ -18,7 +18,7 @@ from omg.components.episode_batch import EpisodeBatch
 from omg.controllers.base import Lineup, Policy, acts_at_end
 from omg.controllers.oracle import foresee
 from omg.controllers.team import TeamPolicy
-from omg.controllers.telling import telling_policy
+from omg.controllers.telling import records_read, telling_policy
 from omg.envs.base import Env, EnvState, Observation, Outcome
 from omg.modules.told import TOLD
 from omg.types import PyTree
@@ -55,8 +55,8 @@ class Filmed(NamedTuple):
     """The first F of the games that were played."""
 
     batch: EpisodeBatch
-    """[F, T + 1, ...] as for learners, but with all records of everybody who tells; observations and state are of
-    width 0 unless they were asked for."""
+    """[F, T + 1, ...] as for learners, but with the records that players tell of; observations and state are of width 0
+    unless they were asked for."""
     scenes: PyTree
     """What `Film.show` saw, leaves [F, T + 1, ...]."""
     truncated: Array
@@ -131,7 +131,8 @@ def play_episodes(
     zeros = jnp.zeros(num_envs, jnp.float32)
     names = env.spec.metrics if learns is None else (*env.spec.metrics, OWN_RETURN)
     stats = EpisodeStats(zeros, zeros.astype(jnp.int32), dict.fromkeys(names, zeros))
-    films = _Films(record, film)
+    told = jax.eval_shape(lambda: policy.act(seen, memory, key, jnp.float32(0.0))[2]) if film is not None else {}
+    films = _Films(record, film, records_read(policy, told))
 
     def first_slot() -> Slots:
         actions, _, extra = policy.act(seen, memory, key, jnp.float32(0.0))
@@ -184,6 +185,8 @@ class _Films(NamedTuple):
 
     record: bool
     film: Film | None
+    told: frozenset[str]
+    """The records that are filmed."""
 
     @property
     def any(self) -> bool:
@@ -200,7 +203,8 @@ class _Films(NamedTuple):
             return kept
         unseen = {} if self.film.views else {name: slot[name][..., :0] for name in ("obs", "state")}
         scene = None if self.film.show is None else self.film.show(world)
-        filmed = {**slot, **unseen, "scene": scene, "truncated": truncated}
+        records = {name: row for name, row in slot["records"].items() if name in self.told}
+        filmed = {**slot, **unseen, "records": records, "scene": scene, "truncated": truncated}
         games = self.film.games
         return kept | {"film": jax.tree.map(lambda row: row[:games], filmed)}
 

@@ -18,6 +18,7 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, replay
 from omg.components.replay import Storage
+from omg.learners.blocks import block_rows
 
 _SHORTEST = 16
 _EARLY = 0.75
@@ -26,6 +27,8 @@ _FEWEST = 24
 """Sequences of which a step of the recurrent loops takes so many at least, or waits more than it computes."""
 _SHARES = (0.22, 0.25, 0.3125, 0.4375, 0.625)
 """Rows of packed batches, as shares of the episodes."""
+_USUAL = 0.375
+"""The same of most batches at most, where rows that hold nothing cost little."""
 
 
 class Portion(NamedTuple):
@@ -62,7 +65,13 @@ class Due(NamedTuple):
 
 
 def cuts_for(
-    episodes: int, limit: int, *, few: bool = False, portions: bool = False, packed_seats: int = 0
+    episodes: int,
+    limit: int,
+    *,
+    few: bool = False,
+    portions: bool = False,
+    packed_seats: int = 0,
+    in_blocks: bool = False,
 ) -> tuple[Cut, ...]:
     """Ways to lay out batches, the smallest first; the last takes everything.
 
@@ -74,9 +83,15 @@ def cuts_for(
         portions: Whether a batch may come in several. With `few` this is then one of the two ways: three quarters of
             the episodes, the shorter ones, a third as long as the rest.
         packed_seats: Seats of an episode that are learned from, if batches may be packed; 0: they may not.
+        in_blocks: Whether packed rows are learned from in blocks, however many of them hold anything, see
+            `omg.learners.blocks`. Of few seats a block is more than packing saves.
     """
     whole = (Portion(episodes, limit),)
-    if packed_seats:
+    if packed_seats and in_blocks and 2 * (block := block_rows(packed_seats)) <= episodes:
+        # Rows that hold nothing are not learned from, but they are read.
+        blocks = (-(-round(episodes * share) // block) * block for share in (_USUAL, 1.0))
+        return tuple(Packing(each, limit) for each in sorted(set(blocks)))
+    if packed_seats and not in_blocks:
         rows = sorted({round(episodes * share) for share in _SHARES})
         return (*(Packing(each, limit) for each in rows if each * packed_seats >= _FEWEST), whole)
     third = _rounded(limit / 3)

@@ -19,6 +19,7 @@ from omg.config import Config, update_rhythm
 from omg.errors import UserError
 from omg.learners.base import Learner, S
 from omg.learners.keys import LimitKeys
+from omg.modules.convolutions import on_cpu
 from omg.runners.vector import EpisodeStats, Rollout
 from omg.training.collecting import Seating
 from omg.training.cuts import Cut, Due, Portion, choose_cuts, cuts_for, read_cut
@@ -184,8 +185,8 @@ class Learning(Generic[S]):
         """The ways in which batches are laid out; whole where the learner wants them so."""
         kept, limit = self.learner.kept, self.spec.episode_limit
         # Accelerators compute many short rows better than few long ones.
-        if kept.packs and self.seating.team is None and jax.default_backend() == "cpu":
-            return cuts_for(self.sequences, limit, packed_seats=self.spec.n_agents)
+        if kept.packs and self.seating.team is None and on_cpu():
+            return cuts_for(self.sequences, limit, packed_seats=self.spec.n_agents, in_blocks=kept.blocks)
         if not kept.cut:
             return ((Portion(self.sequences, limit),),)
         return cuts_for(self.sequences, limit, few=self.seating.team is not None, portions=kept.portions)

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from omg.errors import UserError, out_of_memory
-from omg.runners.vector import EpisodeStats, Filmed
 from omg.runners.workers import GamesFailedError
 from omg.stopping import Stop
 from omg.training.checkpoint import load_newest
 from omg.training.early import does_badly, reached_goal, why_over
+from omg.training.films import Films
 from omg.training.finite import check_losses, check_state
 from omg.training.memory import bytes_of_copy, fits_beside, shown_bytes
 from omg.training.program import Chunk, Program, Test
@@ -83,8 +83,6 @@ class Ending(NamedTuple):
 BEST_AT_END = "best_at_end"
 """The best agent, found by a test that only the end of the run has made."""
 
-KeepFilm = Callable[[RunState, Filmed, EpisodeStats, list[int]], None]
-"""(the run when it was tested, what was filmed [Z, F, ...], statistics [Z, E], the seeds that were tested)."""
 SaveAgent = Callable[[PyTree, int, int, str, dict[str, float]], None]
 """(learner state of one seed, seed, t_env, 'best', 'best_at_end', 'last' or a step's, test metrics) -> an agent."""
 
@@ -99,14 +97,14 @@ class Trainer:
         reporter: Reporter,
         save_agent: SaveAgent,
         stop: Stop | None = None,
-        keep_film: KeepFilm | None = None,
+        films: Films | None = None,
     ) -> None:
         self.config = config = program.config
         self.program = program
         self.checkpoints = checkpoints
         self.reporter = reporter
         self.save_agent = save_agent
-        self.keep_film = keep_film
+        self.films = films
         self.seeds = list(range(config.seed, config.seed + config.seeds))
         self.stop = stop or Stop()
         self.saver = Saver(
@@ -290,9 +288,9 @@ class Trainer:
         before, progress.last_test = progress.last_test, int(state.t_env.numpy().min())
         rows: list[Row] = []
         steps = state.t_env.numpy()
-        if film is not None and self.keep_film is not None:
+        if film is not None and self.films is not None:
             trained = [index for index, t_env in enumerate(steps) if int(t_env) != progress.tested_at[index]]
-            self.keep_film(state, film, stats, trained)
+            self.films.keep(state, film, stats, trained)
         key = f"test_{self.program.success_metric}_mean"
         for index, seed in enumerate(self.seeds):
             t_env = int(steps[index])
@@ -371,6 +369,8 @@ class Trainer:
         progress.last_save = int(state.t_env.numpy().min())
         progress.summary = summary.dump()
         progress.record = self.reporter.position()
+        if self.films is not None:
+            self.films.wait()  # A run that goes on from here does not make the newest test again.
         self.saver.save(state, asdict(progress), last=last)
 
     def _finish(self, state: RunState, progress: Progress, summary: Summary) -> None:

@@ -38,8 +38,8 @@ class CriticSizes(NamedTuple):
         return sum(self.widths)
 
 
-class Critic(Protocol):
-    """A network, i.e. a pytree whose leaves are all float arrays."""
+class SlotValues(Protocol):
+    """Says what games are worth: a pytree whose leaves are all float arrays."""
 
     @property
     def value(self) -> Linear:
@@ -58,6 +58,10 @@ class Critic(Protocol):
             [B, T, m].
         """
         ...
+
+
+class Critic(SlotValues, Protocol):
+    """A network of its own, which reads what seats see."""
 
     def try_features(self, inputs: Sequence[Array], features: Array, seats: Array | None = None) -> Array:
         """What the slots would be worth with other features, each after what really came before it.

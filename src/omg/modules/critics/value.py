@@ -60,6 +60,21 @@ class RecurrentCritic(eqx.Module):
         return unroll_rows(gates_in, start, self.hidden_gates.weight, self.hidden_gates.bias)
 
 
+class ValueHead(eqx.Module):
+    """A layer on what a recurrent network of somebody else's remembers: it cannot say what other features are worth."""
+
+    value: Linear
+    """[W, 1]."""
+
+    def __init__(self, hidden_dim: int, *, key: Array):
+        self.value = Linear(hidden_dim, 1, key=key)
+
+    def __call__(self, inputs: Sequence[Array], seats: Array | None = None, breaks: Array | None = None) -> Array:
+        """The only input is the recurrent state, [B, T, m, W] -> [B, T, m]."""
+        (hidden,) = inputs
+        return turned(self.value(turned(hidden))[..., 0])
+
+
 class FeedForwardCritic(eqx.Module):
     """Linear -> ReLU -> Linear -> ReLU -> Linear."""
 

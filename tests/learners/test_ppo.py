@@ -35,7 +35,8 @@ from omg.controllers.draw import TeamDraw
 from omg.errors import UserError
 from omg.learners import build_learner
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
-from omg.learners.ppo import PPOLearner, PPOState, rescaled
+from omg.learners.critics import rescaled
+from omg.learners.ppo import PPOLearner, PPOState
 from omg.training.program import Program
 
 KEY = jax.random.key(9)

@@ -74,9 +74,8 @@ def record(
 
         print_lines(f"Data set: {write_dataset(dataset, games)}")
         return
-    from omg.recordings import ENDING
 
-    files = [one.write(output / f"seed_{one.header['seed']}_game_{one.header['number']:02d}{ENDING}") for one in games]
+    files = [one.write(output / one.file_name) for one in games]
     _print_games(games[:_MOST_SHOWN], files)
     print_lines(f"Recordings: {len(files)} in {output}")
 

@@ -77,7 +77,7 @@ class Lessons(NamedTuple):
     known: Array
     """[P, M, J], what of that there is to learn from."""
     likely: Array | None = None
-    """[P, M, J, n] integers, goals of which each is as likely: what the networks make of them together is learned, too.
+    """[P, M, J, K] integers, goals of which each is as likely: what the networks make of them together is learned, too.
     None where it is not."""
 
 
@@ -281,7 +281,7 @@ def turned(mac: HOPMac, lessons: Lessons, key: Array) -> Lessons:
 
 
 def _all_turned(mac: HOPMac, goals: Array, cell_to: Array) -> Array | None:
-    """`Inference.turned` of n goals for each co-player, [P, M, J, n]."""
+    """`Inference.turned` of K goals for each co-player, [P, M, J, K]."""
     flat = mac.inference.turned(goals.reshape(*goals.shape[:2], -1), cell_to)
     return None if flat is None else flat.reshape(goals.shape)
 

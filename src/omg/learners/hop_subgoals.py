@@ -88,7 +88,7 @@ class SubgoalsUpdate(NamedTuple):
     """[P, R * T, J, D], the subgoals that the other networks are to be told, by the models before the update."""
     metrics: dict[str, Array]
     likely: Array | None = None
-    """[P, R * T, J, n], of what was inferred n that stand for all together; None where that is not learned from."""
+    """[P, R * T, J, K], of what was inferred K that stand for all together; None where that is not learned from."""
 
 
 class SubgoalsTraining:

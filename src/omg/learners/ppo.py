@@ -38,18 +38,16 @@ from omg.controllers import build_mac
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.controllers.reading import SeatViews
-from omg.errors import UserError
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
 from omg.learners.blocks import block_rows, mean_gradients, said_of_rows
+from omg.learners.critics import build_critic, check_body, rescaled
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import ModelTrainer, ModelUpdate, SeatLearner, Share
 from omg.learners.supervised import SupervisedTraining
 from omg.learners.surrogate import clipped_surrogate, value_error
 from omg.modules.agents.base import AgentNetwork
 from omg.modules.agents.inputs import as_one_hot
-from omg.modules.critics import CRITICS
-from omg.modules.critics.base import CriticSizes, SlotValues
-from omg.modules.critics.value import ValueHead
+from omg.modules.critics.base import SlotValues
 from omg.types import PyTree
 
 if TYPE_CHECKING:
@@ -109,7 +107,7 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def __init__(self, config: Config, spec: EnvSpec, team: TeamDraw | None = None, partners: int = 0):
         super().__init__(config, spec, team, partners)
-        self._check_body()
+        check_body(config)
         plain = team is None and config.model_part.absent and config.ppo_minibatches == 1
         self.kept = self.kept._replace(packs=plain, blocks=plain)
         self.optimiser = build_optimiser(config)
@@ -128,7 +126,7 @@ class PPOLearner(SeatLearner[PPOState]):
         """New networks."""
         mac_key, critic_key = jax.random.split(key)
         mac = build_mac(self.config, self.spec, mac_key, self.partners)
-        critic = self._build_critic(mac, critic_key)
+        critic = build_critic(self.config, self.spec, mac, critic_key)
         return PPOState(
             mac=mac,
             critic=critic,
@@ -255,41 +253,6 @@ class PPOLearner(SeatLearner[PPOState]):
             if config.obs_agent_id:
                 inputs.append(seat)
         return (*inputs, features) if features is not None else tuple(inputs)
-
-    def _check_body(self) -> None:
-        """Refuses what a critic without a body of its own cannot do."""
-        config = self.config
-        other = {"critic": config.critic, "critic_input": config.critic_input != "obs" and config.critic_input}
-        other |= {"subgoal_mode": config.wants_prior and config.subgoal_mode}
-        for key, value in other.items():
-            if config.ppo_shared_body and value:
-                raise UserError(
-                    f"ppo_shared_body: got True with {key}={value}, but then the critic is a layer on the agent's "
-                    f"recurrent state, and reads nothing else. Allowed: False."
-                )
-
-    def _build_critic(self, mac: BasicMAC, key: Array) -> SlotValues:
-        config, spec = self.config, self.spec
-        if config.ppo_shared_body:
-            hidden = jax.eval_shape(lambda: mac.agent.initial(1)).shape[-1]
-            return ValueHead(hidden, key=key)
-        if config.critic_input == "state":
-            widths = [spec.state_dim, spec.n_agents]
-        else:
-            widths = [mac.agent.sizes.seen_dim]
-            widths += [spec.n_actions] if config.obs_last_action else []
-            widths += [spec.n_agents] if config.obs_agent_id else []
-        features = mac.agent.sizes.feature_dim
-        widths += [features] if features else []
-        sizes = CriticSizes(
-            tuple(widths),
-            config.critic_hidden_dim,
-            config.mlp_second_dim,
-            n_agents=spec.n_agents,
-            # One-hot numbers are no map any more.
-            map_shape=None if config.obs_one_hot and config.critic_input == "obs" else spec.map_shape,
-        )
-        return CRITICS[config.critic or config.agent_part.critic].build(sizes, key=key)
 
     def _order(self, key: Array, episodes: int) -> Array:
         """The episodes of each gradient step, [epochs * minibatches, episodes of each]."""
@@ -424,16 +387,6 @@ class PPOLearner(SeatLearner[PPOState]):
             "clip_fraction": masked_mean(clipped, mask),
         }
         return loss, metrics
-
-
-def rescaled(critic: SlotValues, gain: Array, offset: Array) -> SlotValues:
-    """The critic that says `gain` times what the given one says, plus `offset`: its last layer moves (as in PopArt)."""
-    layer = critic.value
-    return eqx.tree_at(
-        lambda network: (network.value.weight, network.value.bias),
-        critic,
-        (layer.weight * gain, layer.bias * gain + offset),
-    )
 
 
 def _variance(values: Array, mask: Array) -> Array:

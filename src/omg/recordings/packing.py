@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from omg.components.headers import DamagedFileError
 from omg.errors import abridged
 from omg.recordings.columns import TYPES, Series, columns_of
-from omg.recordings.header import Header
+from omg.recordings.header import Belief, Header
 
 MAGIC = b"OMGREC\x00\x01"
 MOST_FILE = 64_000_000
@@ -112,9 +112,11 @@ def check(header: Header, columns: Columns) -> None:
     if "actions" in columns:
         sizes["T"] = len(columns["actions"])
         sizes["T+1"] = sizes["T"] + 1
+    own = [_sizes_of(belief) for belief in header.beliefs]
     for name, column in known.items():
         if name in columns:
-            _check_column(name, column, columns[name], sizes, header)
+            expected = sizes if not name.startswith("beliefs.") else sizes | own[int(name.split(".")[1])]
+            _check_column(name, column, columns[name], expected)
         elif column.needed:
             raise DamagedFileError(f"column {name} is missing")
     if columns["actions"].size and columns["actions"].max() >= sizes["U"]:
@@ -122,26 +124,34 @@ def check(header: Header, columns: Columns) -> None:
     _check_numbers(header, sizes)
 
 
-def _check_column(name: str, column: Series, values: np.ndarray, sizes: dict[str, int], header: Header) -> None:
-    expected = dict(sizes)
-    if name.startswith("beliefs."):
-        belief = header.beliefs[int(name.split(".")[1])]
-        expected["J"] = len(belief.pieces) if belief.kind == "places" else len(getattr(belief, "seats", ()))
-        expected["G"] = len(getattr(belief, "goals", ()))
+def _sizes_of(belief: Belief) -> dict[str, int]:
+    """Axes of the columns of one belief."""
+    others = belief.pieces if belief.kind == "places" else getattr(belief, "seats", ())
+    return {"J": len(others), "G": len(getattr(belief, "goals", ()))}
+
+
+def _check_column(name: str, column: Series, values: np.ndarray, expected: Mapping[str, int]) -> None:
     if values.ndim != len(column.axes):
         raise DamagedFileError(f"column {name} has {values.ndim} axes, expected {len(column.axes)}")
     for axis, size in zip(column.axes, values.shape, strict=True):
-        fits = size in (1, sizes["A"]) if axis == "R" else size == expected.get(axis, size)
+        fits = size in (1, expected["A"]) if axis == "R" else size == expected.get(axis, size)
         if not fits:
-            raise DamagedFileError(f"column {name} has {size} along {axis}, expected {expected.get(axis, sizes['A'])}")
+            raise DamagedFileError(
+                f"column {name} has {size} along {axis}, expected {expected.get(axis, expected['A'])}"
+            )
     if column.type == "bit":
         if values.dtype != np.bool_:
             raise DamagedFileError(f"column {name} holds no truth values")
         return
     if values.dtype.kind not in "if":
         raise DamagedFileError(f"column {name} holds no numbers")
-    numbers = values[~np.isnan(values)] if column.unknown else values
-    if not (np.isfinite(numbers) & (numbers >= column.lowest) & (numbers <= column.highest)).all():
+    if values.size == 0:
+        return
+    # Two looks instead of six: a number that is none shows in the ends, unless it may be there.
+    least, most = (np.fmin, np.fmax) if column.unknown else (np.minimum, np.maximum)
+    ends = np.asarray([least.reduce(values, axis=None), most.reduce(values, axis=None)])
+    nothing_known = column.unknown and np.isnan(ends).all()
+    if not nothing_known and not (np.isfinite(ends) & (ends >= column.lowest) & (ends <= column.highest)).all():
         raise DamagedFileError(f"column {name} has numbers outside {column.lowest:g} to {column.highest:g}")
 
 

@@ -86,6 +86,11 @@ class Recording(Mapping[str, np.ndarray]):
         made._header, made._columns = header, columns
         return made
 
+    @property
+    def file_name(self) -> str:
+        """Of its file among those of a run or of an agent's games."""
+        return f"seed_{self._header.seed}_game_{self._header.number:02d}{ENDING}"
+
     def to_bytes(self) -> bytes:
         """The whole file."""
         return pack(self._header, self._columns)

@@ -18,7 +18,7 @@ from omg.errors import UserError
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool, read_agent_card
 from omg.recordings.capture import About, Cast, Who, recordings, script_of, who_of
-from omg.recordings.recording import ENDING, Recording
+from omg.recordings.recording import Recording
 from omg.runners.vector import EpisodeStats, Filmed
 from omg.stopping import Coming, signal_of
 from omg.training.program import Program
@@ -166,7 +166,7 @@ def write_recordings(folder: Path, games: list[Recording], *, durable: bool = Tr
     try:
         with new_folder(folder, durable=durable) as staging:
             for game in games:
-                names.append(f"seed_{game.header['seed']}_game_{game.header['number']:02d}{ENDING}")
+                names.append(game.file_name)
                 write_bytes(staging / names[-1], game.to_bytes(), durable=durable)
     except OSError as error:
         raise UserError(f"The recordings {folder} cannot be written: {error.strerror or error}.") from None

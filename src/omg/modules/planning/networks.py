@@ -193,7 +193,7 @@ class CoPlayersNetwork(eqx.Module):
         return jnp.moveaxis(self.say(weighed), 0, 1)
 
     def told_each(self, weighed: Array, goals: Array) -> Array:
-        """The same of n goals for each co-player, integers [M, J, n]: [M, J, n, U]."""
+        """The same of K goals for each co-player, integers [M, J, K]: [M, J, K, U]."""
         added = jnp.asarray(jax.vmap(weigh_goal)(jnp.asarray(self.goal), jnp.moveaxis(goals, 1, 0)))
         said = self.say((weighed[None, :, None] + added).reshape(len(added), -1, added.shape[-1]))
         return jnp.moveaxis(said.reshape(*added.shape[:-1], -1), 0, 1)

@@ -210,7 +210,7 @@ class PPOLearner(SeatLearner[PPOState]):
     def _train_model(self, state: PPOState, shares: Sequence[Share], t_env: Number, key: Array) -> ModelUpdate:
         """All passes of the opponent model; the agent learns with what it said before the first."""
         first = self.training.update(state, shares, t_env, key)
-        if self.config.am_epochs == 1 or first.model is None:
+        if first.model is None or self.config.am_epochs == 1:
             return first
         moving, still = eqx.partition(first.model, eqx.is_array)
 

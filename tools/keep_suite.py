@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,11 +34,13 @@ _OF_SUITE = (
 
 def main(suite: str, results: str) -> int:
     """Copies them; returns the exit status."""
-    kept = list(chosen(Path(suite)))
+    kept, own = list(chosen(Path(suite))), f"{Path(suite).resolve()}/"
     for source, name in kept:
         target = Path(results) / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        data = source.read_bytes()
+        # Tables name pools by their folders; where the suite was run is nobody's matter.
+        target.write_bytes(data.replace(own.encode(), b"") if source.suffix == ".csv" else data)
     print(f"{results}: {len(kept)} files, {sum(source.stat().st_size for source, _ in kept) / 1e6:.1f} MB")
     return 0
 

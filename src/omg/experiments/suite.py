@@ -6,6 +6,7 @@ done at once and what is done is skipped.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -185,10 +186,13 @@ def run_suite(
                 if task.title not in ledger.remade:
                     ledger.run(task)
         except BaseException:
-            so_far = done_so_far(read, place)
-            if so_far.parts:
-                write_suite(so_far, place)
-                ledger.say(f"page of the {len(so_far.parts)} parts that are done: {shown / suite_files(place)[0].name}")
+            # What ends the suite is told, not what that may have made impossible in turn.
+            with contextlib.suppress(UserError):
+                so_far = done_so_far(read, place)
+                if so_far.parts:
+                    write_suite(so_far, place)
+                    page = shown / suite_files(place)[0].name
+                    ledger.say(f"page of the {len(so_far.parts)} parts that are done: {page}")
             raise
     done = tuple(task.title for task in tasks if task.title in ledger.remade)
     return SuiteResult(shown, done, shown / suite_files(place)[0].name, suite_screen(load_suite(read, place)))

@@ -44,9 +44,8 @@ def write_replays(folder: Path, games: Sequence[Recording]) -> list[Path]:
     try:
         with new_folder(folder) as staging:
             for game in games:
-                stem = f"seed_{game.header['seed']}_game_{game.header['number']:02d}"
-                names.append(f"{stem}.html")
-                write_bytes(staging / f"{stem}{ENDING}", game.to_bytes())
+                names.append(game.file_name.removesuffix(ENDING) + ".html")
+                write_bytes(staging / game.file_name, game.to_bytes())
                 write_text(staging / names[-1], watch_page([game]))
     except OSError as error:
         raise UserError(f"The replays {folder} cannot be written: {error.strerror or error}.") from None

@@ -30,6 +30,7 @@ from omg.learners.keys import (
     SubgoalReadingKeys,
     SubgoalValueKeys,
     TargetKeys,
+    TogetherKeys,
 )
 from omg.modules.agents.keys import SecondLayerKeys
 from omg.modules.mixers.keys import MixingKeys
@@ -147,7 +148,7 @@ LEARNERS: Registry[Build, LearnerTraits] = Registry(
         "hop_plus_learner": Entry(
             "omg.learners.hop_plus:HOPPlusLearner",
             LearnerTraits(
-                sections=(PlayerKeys, HOPKeys, SubgoalKeys),
+                sections=(PlayerKeys, HOPKeys, SubgoalKeys, TogetherKeys),
                 on_policy=True,
                 plans=True,
                 learns_probabilities=True,

@@ -206,7 +206,7 @@ class HOPLearner:
 
     def _gradients(self, mind: Minds, lessons: Lessons) -> tuple[Minds, dict[str, Array]]:
         """Of one set of networks, clipped; leaves of `lessons` [M, ...]."""
-        weight = self.config.hop_together_weight
+        weight = 0.0 if lessons.likely is None else self.config.hop_together_weight
         (_, metrics), gradients = jax.value_and_grad(set_loss, has_aux=True)(mind, lessons, weight)
         gradients, norm = clip_by_norm(gradients, self.config.grad_norm_clip)
         return gradients, metrics | {"grad_norm": norm}

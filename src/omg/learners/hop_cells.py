@@ -96,7 +96,7 @@ class CellsTraining:
         }
         goals = told.reshape(len(told), -1, told.shape[-1])
         together = None
-        if self.config.hop_together_weight > 0 and self.config.omg_q_input != "zero":
+        if self.config.omg_q_input != "zero" and self.config.hop_together_weight > 0:
             together = ways.between(here[..., None], likely).reshape(*goals.shape, LIKELY)
         return SubgoalsUpdate(mac, opt_state, goals, metrics, together)
 

@@ -243,12 +243,18 @@ class HOPKeys(Keys):
     hop_symmetries: bool = Field(
         True, description="Learn from positions (with subgoals: whole episodes) turned and mirrored at random"
     )
-    hop_together_weight: float = Field(
-        1.0, ge=0, description="HOP+ with cells: weight of what all likely cells together make of what was done"
+
+
+class TogetherKeys(Keys):
+    """HOP+: learning from searched games with subgoals."""
+
+    hop_together_weight: Annotated[Real, When("omg_inference", "cells")] = Field(
+        1.0, ge=0, description="Weight of what all likely cells together make of what was done"
     )
 
 
 class LearnerSections(
+    TogetherKeys,
     HOPKeys,
     PR2Keys,
     LOLAKeys,

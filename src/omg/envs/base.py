@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, Ty
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from omg.envs.places import SeatPlace
+from omg.envs.places import SeatCells, SeatPlace
 from omg.registry.table import load
 from omg.registry.traits import Traits
 from omg.types import PyTree
@@ -102,6 +102,8 @@ class EnvSpec:
     """How a seat's part of the state tells where it is; None: the game does not say, or it has no places."""
     round_steps: Size | None = field(default=None, compare=False)
     """Steps of a round, in games that are played in rounds of equal length; None: there are none."""
+    seat_cells: SeatCells | None = field(default=None, compare=False)
+    """How views tell where everybody is on a board; None: they do not, or not of everybody."""
 
 
 class Observation(NamedTuple):

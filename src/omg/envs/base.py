@@ -60,6 +60,8 @@ class EnvTraits(Traits):
     """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
     searchable: bool = field(default=False, kw_only=True)
     """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
+    on_cells: bool = field(default=False, kw_only=True)
+    """Whether its views can tell on which cells of a board everybody is (`EnvSpec.seat_cells`)."""
 
     @property
     def args(self) -> type[GameArgs]:

@@ -63,7 +63,7 @@ OPPONENT_MODELS: Registry[Callable[..., OpponentModel | None], ModelTraits] = Re
         ),
         "recall_am": Entry(
             "omg.modules.opponent_models.recall:RecallModel",
-            ModelTraits(sections=(*_READING, RecallKeys)),
+            ModelTraits(sections=(*_READING, RecallKeys), infers_cells=True),
             "OMG's heir: where the others will end the round, as learned and as these others did so far",
         ),
         "identity_am": Entry(

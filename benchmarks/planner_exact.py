@@ -259,11 +259,15 @@ def searching(mac: HOPMac, search: str) -> HOPMac:
     """The same player with another search, "EXPLORATION:SIMULATIONS:TREES"; as it is tested for ""."""
     if not search:
         return mac
-    exploration, simulations, trees = search.split(":")
+    exploration, simulations, trees, *draws = search.split(":")
+    changed = {"draws": int(draws[0])} if draws else {}
+    changed_cells = {"cells": int(draws[-1])} if draws else {}
     settings = dataclasses.replace(
         mac.settings,
-        search=dataclasses.replace(mac.settings.search, exploration=float(exploration), simulations=int(simulations)),
-        inference=dataclasses.replace(mac.settings.inference, samples=int(trees)),
+        search=dataclasses.replace(
+            mac.settings.search, exploration=float(exploration), simulations=int(simulations), **changed
+        ),
+        inference=dataclasses.replace(mac.settings.inference, samples=int(trees), **changed_cells),
     )
     return dataclasses.replace(mac, settings=settings)
 

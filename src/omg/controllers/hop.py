@@ -284,12 +284,9 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
             beliefs,
             _model_sizes(config, spec) if kind.infers_subgoals else None,
             draws=config.omg_sample,
-            cells=config.hop_widening,
             features="zero" if config.omg_q_input == "zero" else "inferred",
         ),
-        search=SearchSettings(
-            config.hop_simulations, exploration, config.gamma, config.hop_beta, config.hop_widening
-        ),
+        search=SearchSettings(config.hop_simulations, exploration, config.gamma, config.hop_beta, config.hop_widening),
         limit_bytes=config.hop_search_bytes,
         test_greedy=config.test_greedy,
         test_simulations=config.hop_test_simulations,

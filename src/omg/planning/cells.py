@@ -29,7 +29,7 @@ from omg.modules.planning import CoPlayersNetwork
 from omg.modules.planning.networks import weigh_goal
 from omg.modules.told import Expectation, mean_cells
 from omg.planning.inference import InferenceSettings
-from omg.planning.minds import Minds, Question, SubgoalJudge, Trace, first_beyond, spread, spread_steps
+from omg.planning.minds import Minds, Question, SubgoalJudge, Trace
 from omg.planning.search import own_order
 from omg.planning.subgoals import SubgoalFollowing
 
@@ -78,20 +78,14 @@ class CellFollowing(SubgoalFollowing[State]):
         self.own_goal_dim = 0
 
     def nothing(self, *lead: int) -> Array:
-        """See `SubgoalFollowing.nothing`: no cell for any co-player, [*lead, cells * J] int16."""
-        return jnp.full((*lead, self.settings.cells * (self.game.spec.n_agents - 1)), UNTOLD, jnp.int16)
+        """See `SubgoalFollowing.nothing`: no cell for any co-player, [*lead, J] int16."""
+        return jnp.full((*lead, self.game.spec.n_agents - 1), UNTOLD, jnp.int16)
 
     def judge(self, minds: Minds, trees: int) -> CellJudge[State]:
         """See `Inference.judge`."""
         silent = self.settings.features == "zero"
         return CellJudge(
-            self.game,
-            minds,
-            draws=self.settings.draws,
-            silent=silent,
-            trees=trees,
-            samples=self.settings.samples,
-            cells=self.settings.cells,
+            self.game, minds, draws=self.settings.draws, silent=silent, trees=trees, samples=self.settings.samples
         )
 
     def seeds(self, key: Array, *lead: int) -> Array:
@@ -159,19 +153,11 @@ class CellJudge(SubgoalJudge[State]):
     """Every position is one more step of the model that infers cells; co-players' networks are told the ways there."""
 
     def __init__(
-        self,
-        game: GridGame[State],
-        minds: Minds,
-        *,
-        draws: bool,
-        silent: bool,
-        samples: int,
-        cells: int = 1,
-        trees: int = 1,
+        self, game: GridGame[State], minds: Minds, *, draws: bool, silent: bool, samples: int, trees: int = 1
     ) -> None:
-        """Arguments as for `SubgoalJudge`, the number of trees of a decision, and that of cells of a position."""
+        """Arguments as for `SubgoalJudge`, and the number of trees of a decision."""
         super().__init__(game, minds, draws=draws, silent=silent, trees=trees)
-        self.samples, self.cells = samples, cells
+        self.samples = samples
 
     @property
     def ways(self) -> Ways:
@@ -184,39 +170,27 @@ class CellJudge(SubgoalJudge[State]):
         return None
 
     def told(self, asked: Question[State, Trace]) -> Array:
-        """See `Judgement.told`: the ways to the cells, [b, cells, J]."""
+        """See `Judgement.told`: the ways to the cells."""
         players = asked.state.player
         here = jnp.take_along_axis(players, own_order(asked.seat, players.shape[1])[:, 1:], axis=1)
-        return self.ways.between(here[:, None], asked.memory.goal.reshape(len(here), self.cells, -1))
-
-    def expect(self, others: CoPlayersNetwork, asked: Question[State, Trace]) -> Array:
-        """See `Judgement.expect`: each draw of a deed has its own draw of a cell, if there is more than one."""
-        seen = others.trunk(*self.game.sight(asked.state, asked.seat))
-        return others.told_each(seen, jnp.swapaxes(self.told(asked), 1, 2))
+        return self.ways.between(here, asked.memory.goal)
 
     def _step(
         self, minds: Minds, asked: Question[State, Trace], sight: tuple[Array, Array]
     ) -> tuple[Trace, dict[str, Array]]:
-        model, (state, seat, legal, trace, keys) = minds.subgoals, asked
+        model, (state, seat, legal, trace, _) = minds.subgoals, asked
         assert isinstance(model, CellModel)
         view = self.game.view_of(state, seat, sight, legal)
         before = jax.tree.map(lambda leaf: leaf[:, None], trace.memory)
         logits, memory = model.infer(ModelInputs(view[:, None], state.last_action, seat[:, None]), before)
         chances = jax.nn.softmax(logits[:, 0])
-        others = chances.shape[1]
-        if self.silent or not self.draws:
-            cell = jnp.full((*chances.shape[:2], 1), UNTOLD) if self.silent else jnp.argmax(chances, -1, keepdims=True)
-            cell = jnp.broadcast_to(cell, (*chances.shape[:2], self.cells))
+        if self.silent:
+            cell = jnp.full(chances.shape[:-1], UNTOLD)
+        elif self.draws:
+            cell = drawn_cell(chances, shares_of(trace.seed, self.samples, chances.shape[1]))
         else:
-            share = shares_of(trace.seed, self.samples, others)
-            if self.cells > 1 and keys is not None:
-                anew = jax.vmap(lambda key: jax.random.uniform(key, (others,)))(keys)
-                # The roots of a decision's trees share the chances among them, as they do with one cell each.
-                share = share + jnp.where(trace.goal[:, :1] == UNTOLD, 0.0, anew)
-            share = spread(share, spread_steps(others)[0], self.cells)
-            cell = first_beyond(chances[:, :, None], share)
-        goal = jnp.swapaxes(cell, 1, 2).reshape(len(cell), -1).astype(jnp.int16)
-        after = Trace(jax.tree.map(lambda leaf: leaf[:, 0], memory), goal, trace.seed)
+            cell = jnp.argmax(chances, axis=-1)
+        after = Trace(jax.tree.map(lambda leaf: leaf[:, 0], memory), cell.astype(jnp.int16), trace.seed)
         return after, {"infer_cells": chances.reshape(len(chances), -1)}
 
 
@@ -239,3 +213,10 @@ def shares_of(seed: Array, samples: int, others: int) -> Array:
         return (part + jax.random.uniform(jax.random.PRNGKey(seed), (others,))) / samples
 
     return jax.vmap(of_tree)(seed)
+
+
+def drawn_cell(chances: Array, share: Array) -> Array:
+    """The first cell at which the summed chances [..., cells] exceed a share [...] of all: [...] int32."""
+    summed = jnp.cumsum(chances, axis=-1)
+    passed = summed > (share * summed[..., -1])[..., None]
+    return jnp.argmax(passed, axis=-1).astype(jnp.int32)

@@ -42,9 +42,6 @@ class InferenceSettings:
     """Of models that infer subgoals."""
     draws: bool = True
     """Whether each tree has subgoals of its own, drawn from what is inferred; otherwise all have the mean."""
-    cells: int = 1
-    """How many cells are drawn in each position of a tree, of models that infer cells; with 1, each tree keeps to its
-    own part of the chances."""
     features: str = "inferred"
     """What becomes of subgoals: `inferred` (used as they are), `zero`, or `shuffled` (each game's trees start from the
     history of another game)."""

@@ -23,10 +23,9 @@ from typing import Generic, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from omg.components.selectors import legal_softmax, random_legal, softmax
+from omg.components.selectors import random_legal
 from omg.envs.grid import GoalSet, GridGame
 from omg.envs.grid.state import State
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes
@@ -43,6 +42,7 @@ from omg.modules.planning import (
     redrawn,
     spread_trunks,
 )
+from omg.planning.luck import drawn_deeds
 from omg.types import PyTree
 
 SMALLEST_PART = 16
@@ -157,18 +157,13 @@ class Judgement(Generic[State, Memory]):
         self, keys: Array, state: State, seat: Array, legal: Array, memory: Memory, wanted: Array, known: Array
     ) -> Array:
         """See `search.Judge.others`: each acts by its own network."""
-
         draws = known.shape[1] // legal.shape[1]
 
         def act(others: CoPlayersNetwork, asked: Question[State, Memory]) -> Array:
-            logits = self.expect(others, asked)
+            logits = others(*self.game.sight(asked.state, asked.seat), self.told(asked))
             return jax.vmap(partial(drawn_deeds, draws=draws))(asked.keys, logits, asked.legal)
 
         return self.ask(act, self.minds.others, Question(state, seat, legal, memory, keys), wanted, known)
-
-    def expect(self, others: CoPlayersNetwork, asked: Question[State, Memory]) -> Array:
-        """Logits of what the co-players do, [b, J, 1, U], or [b, J, D, U] where each draw has its own."""
-        return others(*self.game.sight(asked.state, asked.seat), self.told(asked))[:, :, None]
 
     def told(self, asked: Question[State, Memory]) -> Array | None:
         """The goal that the network of each co-player is told, [b, J] integers or [b, J, D]; None for nothing."""
@@ -206,53 +201,6 @@ class Judgement(Generic[State, Memory]):
         said = each(function, networks, *own, apart=self.large, together=self.together)
         whole: Answer = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), said)
         return whole
-
-
-def drawn_deeds(key: Array, logits: Array, legal: Array, draws: int) -> Array:
-    """What co-players do, drawn several times.
-
-    The draws are spread: each by itself is as likely as any draw is, but however many are taken from the first one on,
-    they stand for all that is likely, as far as so few can. Draw d of co-player j is where the summed chances reach the
-    fraction of u_j + d * s_j, with a random u_j and the steps of `spread_steps`.
-
-    Args:
-        key: consumed.
-        logits: [J, 1, U], or [J, D, U] where each draw has its own.
-        legal: [J, U] bool.
-        draws: D.
-
-    Returns:
-        [D * J] int8, one draw after the other.
-    """
-    others = len(logits)
-    if draws == 1:
-        return softmax(logits[:, 0], legal, key, 0.0).astype(jnp.int8)
-    share = spread(jax.random.uniform(key, (others,)), spread_steps(others)[1], draws)
-    return first_beyond(legal_softmax(logits, legal[:, None]), share).astype(jnp.int8).T.reshape(-1)
-
-
-def first_beyond(chances: Array, share: Array) -> Array:
-    """The first of the chances [..., U] at which their sum exceeds a share [...] of all: [...] int32."""
-    summed = jnp.cumsum(chances, axis=-1)
-    # Short of the last sum by more than rounding.
-    passed = summed > (jnp.minimum(share, 1.0 - 1e-6) * summed[..., -1])[..., None]
-    return jnp.argmax(passed, axis=-1).astype(jnp.int32)
-
-
-def spread(begin: Array, steps: np.ndarray, draws: int) -> Array:
-    """Evenly spread shares from a first one on: [..., J] in 0 to 1 and steps [J] -> [..., J, D]."""
-    return (begin[..., None] + np.arange(draws, dtype=np.float32) * steps[:, None]) % 1.0
-
-
-def spread_steps(others: int) -> np.ndarray:
-    """Steps of Roberts' sequence, 1 / g, 1 / g^2, ...: for what each of J is after, and for what it does, [2, J].
-
-    With n numbers in all, g^(n + 1) = g + 1.
-    """
-    root = 1.5
-    for _ in range(64):
-        root = (1.0 + root) ** (1.0 / (2 * others + 1))
-    return np.asarray(root ** -np.arange(1.0, 2 * others + 1), np.float32).reshape(2, others)
 
 
 def even_part(rows: int, size: int) -> int:
@@ -340,7 +288,7 @@ class Trace(NamedTuple):
     memory: SubgoalMemory
     """Of the model, [B, W] and [B, embedded]; before a root's own step what was known before it."""
     goal: Array
-    """[B, J * D], or [B, cells * J] int16 where that is so many cells, one draw after the other: what the co-players are heading for in this position; zeros, or
+    """[B, J * D], or [B, J] int16 where that is a cell: what the co-players are heading for in this position; zeros, or
     no cell, before a root's own step."""
     seed: Array
     """[B] uint32, of the tree's noise."""
@@ -376,6 +324,7 @@ class SubgoalJudge(Judgement[State, Trace]):
         self, keys: Array, state: State, seat: Array, legal: Array, memory: Trace, wanted: Array
     ) -> tuple[Array, Array, Trace]:
         """See `search.Judge.own`; infers the co-players' subgoals and looks at the position with them."""
+        del keys
 
         def look(minds: Minds, asked: Question[State, Trace]) -> tuple[Array, Array, Trace]:
             sight = self.game.sight(asked.state, asked.seat)
@@ -384,7 +333,7 @@ class SubgoalJudge(Judgement[State, Trace]):
             return logits, value, trace
 
         known = (jnp.zeros(legal.shape), jnp.zeros(len(seat)), memory)
-        return self.ask(look, self.minds, Question(state, seat, legal, memory, keys), wanted, known)
+        return self.ask(look, self.minds, Question(state, seat, legal, memory), wanted, known)
 
     def own_told(self, trace: Trace) -> Array | None:
         """What the focal player's own network is told, [b, J * D]; None for nothing."""
@@ -410,7 +359,7 @@ class SubgoalJudge(Judgement[State, Trace]):
         self, minds: Minds, asked: Question[State, Trace], sight: tuple[Array, Array]
     ) -> tuple[Trace, dict[str, Array]]:
         """The same for one set of networks."""
-        model, (state, seat, legal, trace, *_) = minds.subgoals, asked
+        model, (state, seat, legal, trace, _) = minds.subgoals, asked
         assert isinstance(model, SubgoalModel)
         view = self.game.view_of(state, seat, sight, legal)
         before = jax.tree.map(lambda leaf: leaf[:, None], trace.memory)

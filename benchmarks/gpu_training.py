@@ -31,6 +31,7 @@ from machine import machine
 from running import Running
 
 from omg.training.device import prepare
+from omg.training.memory import peak_memory
 
 OLD_BUDGET = 16_400_000
 """Env steps of one agent in the code this project stands in for, with an update of 256 episodes per 8."""
@@ -44,10 +45,10 @@ class Case(NamedTuple):
     settings: dict[str, Any]
 
 
-def ppo(games: int, epochs: int) -> Case:
-    """IPPO with so many games a round and passes over it."""
+def ppo(games: int, epochs: int, *, one_body: bool = False) -> Case:
+    """IPPO with so many games a round and passes over it, with one body for actor and critic or one each."""
     sizes = {"batch_size_run": games, "batch_size": games, "buffer_size": games, "updates_per_episode": 1 / games}
-    return Case("ippo", 1, {**sizes, "ppo_epochs": epochs})
+    return Case("ippo", 1, {**sizes, "ppo_epochs": epochs, "ppo_shared_body": one_body})
 
 
 def old_budget(algorithm: str, games: int) -> Case:
@@ -60,11 +61,13 @@ def old_budget(algorithm: str, games: int) -> Case:
 CASES = {
     "ippo_1024x10": ppo(1024, 10),
     "ippo_4096x4": ppo(4096, 4),
-    "ippo_8192x1": ppo(8192, 1),
+    "ippo_16384x1": ppo(16384, 1),
+    "ippo_16384x1_one_body": ppo(16384, 1, one_body=True),
     "iql": old_budget("iql", 128),
     "iql_omg": old_budget("iql_omg", 128),
     "iql_omg_point": old_budget("iql_omg_point", 128),
     "iql_omg_512": old_budget("iql_omg", 512),
+    "iql_omg_1024": old_budget("iql_omg", 1024),
 }
 SMALL = {"env_args.map_name": "3m", "batch_size_run": 8, "batch_size": 8, "buffer_size": 64}
 
@@ -90,7 +93,7 @@ def measure(name: str, args: argparse.Namespace, has_gpu: bool) -> dict[str, Any
     row: dict[str, Any] = {"case": name, "algorithm": algorithm, "seeds": seeds, "settings": settings}
     row |= {"steps_per_s": pace, "updates_per_s": median(rate.updates / rate.seconds for rate in rates)}
     row |= {"minutes_of_old_budget": OLD_BUDGET * seeds / pace / 60, "compile_s": run.compiled}
-    row |= {"turns": [rate._asdict() for rate in rates]}
+    row |= {"turns": [rate._asdict() for rate in rates], "peak_bytes": peak_memory()}
     print(f"{name}: {pace:,.0f} env steps/s, {row['updates_per_s']:,.0f} updates/s, compiled in {run.compiled:.0f} s")
     if args.profile:
         row["profile"] = profile(run, args.top)

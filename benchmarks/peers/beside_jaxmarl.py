@@ -73,6 +73,8 @@ CASES = {
 }
 SEQUENCES = 32
 """Of one Q-learning update, on both sides."""
+_SPARE = 8
+"""Rounds that their buffer holds besides those that they wait for; of 1024 games every one is a quarter of a GB."""
 LINES = """\
 game        8m on both sides: SMAX against its heuristic enemy, and our simulator against its own
 games       {games} side by side; theirs in rounds of {steps} steps that go on in a new battle, ours of whole battles
@@ -130,7 +132,7 @@ class Peer:
         config |= {"WANDB_MODE": "offline", "NUM_SEEDS": 1}
         if q_learning:
             config |= {"HIDDEN_SIZE": case.width, "BUFFER_BATCH_SIZE": SEQUENCES, "NUM_EPOCHS": epochs}
-            config |= {"LEARNING_STARTS": 0, "TEST_DURING_TRAINING": False, "BUFFER_SIZE": SEQUENCES * 2 * games}
+            config |= {"LEARNING_STARTS": 0, "TEST_DURING_TRAINING": False, "BUFFER_SIZE": (SEQUENCES + _SPARE) * games}
         else:
             config |= {"FC_DIM_SIZE": case.width, "GRU_HIDDEN_DIM": case.width}
         config |= case.theirs
@@ -171,10 +173,14 @@ def measure(name: str, args: argparse.Namespace, clock: _Clock, has_gpu: bool) -
     settings: dict[str, object] = {"env_args.map_name": "8m", "batch_size_run": games, "rnn_hidden_dim": case.width}
     settings |= {"critic_hidden_dim": case.width} if on_policy else {"buffer_size": max(256, games)}
     settings |= {} if on_policy else {"updates_per_episode": args.updates_per_episode}
+
+    def peer(epochs: int) -> Peer:
+        return Peer(args.checkout, case, games, args.steps, epochs, args.learned, clock)
+
+    theirs = peer(1) if on_policy else None
     ours = Running(case.algorithm, "sc2", {**settings, **case.ours}, has_gpu=has_gpu)
     trial = ours.advance(args.seconds)
-    epochs = max(1, round(trial.per_thousand * games * args.steps / 1000))
-    theirs = Peer(args.checkout, case, games, args.steps, epochs, args.learned, clock)
+    theirs = theirs or peer(max(1, round(trial.per_thousand * games * args.steps / 1000)))
     theirs.advance()
     pairs = []
     for turn in range(args.rounds):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from . import parts
 from .harness import Case
 from .material import Material
 from .values import mutated, word
@@ -50,227 +51,101 @@ def _disturbed(random: Random, words: list[str]) -> list[str]:
     ]
 
 
-def _paths(random: Random) -> str:
-    known = (
-        "run",
-        "pool",
-        "agent",
-        "battle",
-        "battle:iql_s11",
-        "pool:iql_s11",
-        "pool:",
-        ":",
-        "pool:x",
-        "prior",
-        "file",
-    )
-    return random.choice((*known, *known, "empty", "missing", "", ".", word(random), "x" * 300, "run/config.yaml"))
-
-
-def _number(random: Random) -> str:
-    return random.choice(("1", "2", "0", "-1", "64", "3000000000", "1e3", "x", "", "9" * 5000, word(random)))
-
-
-def _algorithm(random: Random) -> str:
-    from omg.config import algorithm_names
-
-    names = algorithm_names()
-    kind = random.random()
-    if kind < 0.6:
-        return random.choice(names)
-    if kind < 0.8:
-        parts = (
-            f"{random.choice((0, 1, 1, 2, 7, 10**9))}{random.choice((*names, 'pool'))}"
-            for _ in range(random.randint(1, 3))
-        )
-        return "".join(parts)
-    return random.choice(
-        (mutated(random, random.choice(names)), word(random), "9" * 5000 + "iql", "1iql" * 300, "1" * 300)
-    )
-
-
-def _game(random: Random) -> str:
-    from omg.config import env_config_names
-
-    names = env_config_names()
-    return (
-        random.choice(names)
-        if random.random() < 0.85
-        else random.choice((mutated(random, random.choice(names)), word(random)))
-    )
-
-
-def assignment(random: Random) -> tuple[str, str]:
-    """A key of the configuration or of a game, and a value: a likely one, or a strange one."""
-    from omg.config import Config
-    from omg.envs import ENVS
-    from omg.registry.keys import words_of
-
-    if random.random() < 0.3:
-        entry = ENVS[random.choice([name for name, entry in ENVS.items() if not entry.traits.foreign])]
-        options = list(entry.traits.args.model_fields)
-        key = f"env_args.{random.choice(options)}"
-    else:
-        key = random.choice(list(Config.model_fields))
-    kind = random.random()
-    if kind < 0.35:
-        return key, word(random)
-    if kind < 0.6:
-        return key, random.choice(("0", "1", "2", "4", "8", "100", "0.5", "0.1", "True", "False", "None", "3e9", "1e6"))
-    words = words_of(key, Config.model_fields[key]) if key in Config.model_fields else ()
-    if words:
-        return key, random.choice(list(words))
-    return key, random.choice(
-        ("8m", "3m", "27m_vs_30m", "run", "pool", "prior", "agent", "file", "missing", "5", word(random))
-    )
-
-
-def _settings(random: Random, most: int = 4) -> list[str]:
-    words: list[str] = []
-    for _ in range(random.choice((0, 0, 1, 1, most))):
-        key, value = assignment(random)
-        if random.random() < 0.08:
-            key = random.choice((mutated(random, key), word(random), f"{key}.x", f"{key}.{key}", key + "." * 50, ""))
-        words += random.choice(
-            ([f"{key}={value}"], [f"--{key}={value}"], [f"--{key}", value], [f"--{key.replace('_', '-')}={value}"])
-        )
-    if random.random() < 0.3:
-        words.insert(0, "with")
-    return words
-
-
-def _named(random: Random) -> list[str]:
-    words = []
-    if random.random() < 0.95:
-        words.append(f"--config={_algorithm(random)}")
-    if random.random() < 0.8:
-        words.append(f"--env-config={_game(random)}")
-    return words
-
-
-def _options(random: Random, options: dict[str, Callable[[Random], str]]) -> list[str]:
-    words: list[str] = []
-    for option, draw in options.items():
-        if random.random() < 0.25:
-            given = draw(random)
-            words += random.choice(([option, given], [f"{option}={given}"])) if given != "flag" else [option]
-    return words
-
-
-def _flag(random: Random) -> str:
-    return "flag"
-
-
-def _output(random: Random) -> str:
-    return random.choice(
-        ("out", "out.png", "file", "empty", "", "/proc/x", "file/x", "x" * 300, "out.xyz", word(random))
-    )
-
-
-def _set(random: Random) -> str:
-    return random.choice(("training", "heldout", "validation", word(random)))
-
-
-def _group(random: Random) -> str:
-    return random.choice(("1_homologue", "7_homologue", "mixed", word(random)))
-
-
-def _counts(random: Random) -> str:
-    number = random.choice(("1", "2", "0", "x", "10000000000", "9" * 5000, "²", word(random)))
-    return random.choice(
-        (f"{_algorithm(random)}={number}", f"iql={number},vdn=1", word(random), "iql=1,iql=1", "iql", "=1")
-    )
-
-
 def _train(random: Random) -> list[str]:
-    return [*_named(random), *_settings(random), *_options(random, {"--quiet": _flag})]
+    return [*parts.named(random), *parts.settings(random), *parts.options(random, {"--quiet": parts.flag})]
 
 
 def _config(random: Random) -> list[str]:
-    return [*_named(random), *_settings(random), *_options(random, {"--yaml": _flag})]
+    return [*parts.named(random), *parts.settings(random), *parts.options(random, {"--yaml": parts.flag})]
 
 
 def _evaluate(random: Random) -> list[str]:
     options = {
-        "--pool": _paths,
-        "--set": _set,
-        "--group": _group,
-        "--episodes": _number,
-        "--seed": _number,
+        "--pool": parts.paths,
+        "--set": parts.members,
+        "--group": parts.group,
+        "--episodes": parts.number,
+        "--seed": parts.number,
         "--which": lambda random: random.choice(("last", "best", word(random))),
         "--metric": word,
-        "--explore": _flag,
-        "--csv": _output,
+        "--explore": parts.flag,
+        "--csv": parts.output,
     }
-    return [*(_paths(random) for _ in range(random.choice((1, 1, 1, 2, 3)))), *_options(random, options)]
+    return [*(parts.paths(random) for _ in range(random.choice((1, 1, 1, 2, 3)))), *parts.options(random, options)]
 
 
 def _adapt(random: Random) -> list[str]:
     options = {
-        "--pool": _paths,
-        "--set": _set,
+        "--pool": parts.paths,
+        "--set": parts.members,
         "--players": lambda random: random.choice(("random", "nearest_food,random", word(random))),
-        "--mixtures": _flag,
-        "--episodes": _number,
-        "--games": _number,
-        "--seeds": _number,
-        "--seed": _number,
-        "--seat": _number,
-        "--frozen": _flag,
-        "--best-response": _paths,
-        "--train-best-response": _number,
-        "--output": _output,
+        "--mixtures": parts.flag,
+        "--episodes": parts.number,
+        "--games": parts.number,
+        "--seeds": parts.number,
+        "--seed": parts.number,
+        "--seat": parts.number,
+        "--frozen": parts.flag,
+        "--best-response": parts.paths,
+        "--train-best-response": parts.number,
+        "--output": parts.output,
     }
-    agents = [random.choice(("{}", "{}", "a={}")).format(_paths(random)) for _ in range(random.choice((1, 1, 2)))]
-    return [*agents, *_options(random, options), *_settings(random, 2)]
+    agents = [random.choice(("{}", "{}", "a={}")).format(parts.paths(random)) for _ in range(random.choice((1, 1, 2)))]
+    return [*agents, *parts.options(random, options), *parts.settings(random, 2)]
 
 
 def _versus(random: Random) -> list[str]:
     options = {
-        "--episodes": _number,
-        "--set": _set,
+        "--episodes": parts.number,
+        "--set": parts.members,
         "--which": word,
-        "--seed": _number,
-        "--output": _output,
-        "--env-config": _game,
+        "--seed": parts.number,
+        "--output": parts.output,
+        "--env-config": parts.game,
     }
-    sides = [random.choice(("battle", "battle:iql_s11", "random", _paths(random))) for _ in range(2)]
-    return [*sides, *_options(random, options), *_settings(random, 2)]
+    sides = [random.choice(("battle", "battle:iql_s11", "random", parts.paths(random))) for _ in range(2)]
+    return [*sides, *parts.options(random, options), *parts.settings(random, 2)]
 
 
 def _crossplay(random: Random) -> list[str]:
-    options = {"--set": _set, "--episodes": _number, "--seed": _number, "--metric": word, "--output": _output}
-    return [_paths(random), *_options(random, options)]
+    options = {
+        "--set": parts.members,
+        "--episodes": parts.number,
+        "--seed": parts.number,
+        "--metric": word,
+        "--output": parts.output,
+    }
+    return [parts.paths(random), *parts.options(random, options)]
 
 
 def _room(random: Random) -> list[str]:
     options = {
-        "--set": _set,
+        "--set": parts.members,
         "--group": word,
-        "--episodes": _number,
-        "--seeds": _number,
+        "--episodes": parts.number,
+        "--seeds": parts.number,
         "--steps": lambda random: "0",
-        "--seed": _number,
+        "--seed": parts.number,
         "--metric": word,
-        "--output": _output,
+        "--output": parts.output,
     }
-    return [_paths(random), "--steps", "0", *_options(random, options)]
+    return [parts.paths(random), "--steps", "0", *parts.options(random, options)]
 
 
 def _pool_train(random: Random) -> list[str]:
     options = {
-        "--training": _counts,
-        "--heldout": _counts,
-        "--validation": _counts,
+        "--training": parts.counts,
+        "--heldout": parts.counts,
+        "--validation": parts.counts,
         "--scripted": lambda random: random.choice(("random:heldout", "random:training", word(random), "x:", ":x")),
         "--which": lambda random: random.choice(("best", "last", word(random))),
-        "--episodes": _number,
-        "--jobs": _number,
+        "--episodes": parts.number,
+        "--jobs": parts.number,
         **CLUSTER,
-        "--env-config": _game,
-        "--quiet": _flag,
+        "--env-config": parts.game,
+        "--quiet": parts.flag,
     }
-    return [_paths(random), *_options(random, options), *_settings(random, 3)]
+    return [parts.paths(random), *parts.options(random, options), *parts.settings(random, 3)]
 
 
 CLUSTER: dict[str, Callable[[Random], str]] = {
@@ -279,7 +154,7 @@ CLUSTER: dict[str, Callable[[Random], str]] = {
     "--address": word,
     "--machine": lambda random: random.choice(("cpus=1", "gpus=x", "=", ",", word(random))),
     "--slurm": lambda random: random.choice(("partition=$x", "time=1", word(random))),
-    "--retries": lambda random: _number(random),
+    "--retries": lambda random: parts.number(random),
     "--files": lambda random: random.choice(("auto", word(random))),
 }
 """Options about who does the parts."""
@@ -288,43 +163,61 @@ CLUSTER: dict[str, Callable[[Random], str]] = {
 def _pipeline(random: Random) -> list[str]:
     from omg.experiments.plan import preset_names
 
-    options = {"--output": _output, "--from": word, "--only": word, "--jobs": _number, "--quiet": _flag}
+    options = {"--output": parts.output, "--from": word, "--only": word, "--jobs": parts.number, "--quiet": parts.flag}
     options |= CLUSTER
     sections = ("train", "pool", "prior", "agents.omg", "evaluation", "adaptation", "report", "game", "x", "")
     words = []
     for _ in range(random.randint(0, 2)):
-        key, value = assignment(random)
+        key, value = parts.assignment(random)
         words.append(f"{random.choice(sections)}.{key}={value}")
-    return [random.choice((*preset_names(), _paths(random))), *_options(random, options), *words]
+    return [random.choice((*preset_names(), parts.paths(random))), *parts.options(random, options), *words]
 
 
 def _sweep(random: Random) -> list[str]:
     ends = ("1e-4..1e-2", "1e-4..1e-2,log", "8..64,step=8", "1,2", "[1, x]", "2..1", "a..b", "..", "1..2,log=1", "")
-    space = lambda random: f"{assignment(random)[0]}={random.choice((*ends, word(random)))}"  # noqa: E731
+    space = lambda random: f"{parts.assignment(random)[0]}={random.choice((*ends, word(random)))}"  # noqa: E731
     sampler = lambda random: random.choice(("tpe", "cmaes", "random", "grid", word(random)))  # noqa: E731
-    options = {"--config": _algorithm, "--pool": _paths, "--space": space, "--sampler": sampler, "--trials": _number}
-    options |= {"--round": _number, "--stop": _flag, "--seeds": _number, "--set": _set, "--metric": word}
-    options |= {"--output": _output, "--quiet": _flag, **CLUSTER}
-    plan = random.choice(([], [], [_paths(random)]))
-    return [*plan, *_options(random, options), *_settings(random, 2)]
+    options = {
+        "--config": parts.algorithm,
+        "--pool": parts.paths,
+        "--space": space,
+        "--sampler": sampler,
+        "--trials": parts.number,
+    }
+    options |= {
+        "--round": parts.number,
+        "--stop": parts.flag,
+        "--seeds": parts.number,
+        "--set": parts.members,
+        "--metric": word,
+    }
+    options |= {"--output": parts.output, "--quiet": parts.flag, **CLUSTER}
+    plan = random.choice(([], [], [parts.paths(random)]))
+    return [*plan, *parts.options(random, options), *parts.settings(random, 2)]
 
 
 def _plot(random: Random) -> list[str]:
     metric = lambda random: random.choice(("test_return_mean", "loss", word(random)))  # noqa: E731
-    options = {"--metric": metric, "--output": _output, "--interval": _flag, "--title": word}
-    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+    options = {"--metric": metric, "--output": parts.output, "--interval": parts.flag, "--title": word}
+    return [*(parts.paths(random) for _ in range(random.choice((1, 1, 2)))), *parts.options(random, options)]
 
 
 def _report(random: Random) -> list[str]:
-    options = {"--metric": word, "--output": _output, "--agent": word, "--title": word, "--lower-is-better": _flag}
-    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+    options = {
+        "--metric": word,
+        "--output": parts.output,
+        "--agent": word,
+        "--title": word,
+        "--lower-is-better": parts.flag,
+    }
+    return [*(parts.paths(random) for _ in range(random.choice((1, 1, 2)))), *parts.options(random, options)]
 
 
 def _figures(random: Random) -> list[str]:
     kind = lambda random: random.choice(("png", "svg", "pdf", word(random)))  # noqa: E731
     tables = lambda random: random.choice(("csv", "parquet", word(random)))  # noqa: E731
-    options = {"--metric": word, "--output": _output, "--agent": word, "--format": kind, "--tables": tables}
-    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+    options = {"--metric": word, "--output": parts.output, "--agent": word, "--format": kind, "--tables": tables}
+    return [*(parts.paths(random) for _ in range(random.choice((1, 1, 2)))), *parts.options(random, options)]
 
 
 def _runs(random: Random) -> list[str]:
@@ -332,66 +225,74 @@ def _runs(random: Random) -> list[str]:
     options = {
         "--where": lambda random: f"{column(random)}{random.choice(('=', '=', '>', ''))}{word(random)}",
         "--sort": column,
-        "--reverse": _flag,
-        "--json": _flag,
-        "--csv": _output,
-        "--port": _number,
-        "--every": _number,
+        "--reverse": parts.flag,
+        "--json": parts.flag,
+        "--csv": parts.output,
+        "--port": parts.number,
+        "--every": parts.number,
     }
-    return [*(_paths(random) for _ in range(random.choice((1, 1, 2)))), *_options(random, options)]
+    return [*(parts.paths(random) for _ in range(random.choice((1, 1, 2)))), *parts.options(random, options)]
 
 
 def _tail(random: Random) -> list[str]:
-    options = {"--lines": _number, "--metric": word}
-    return [_paths(random), *_options(random, options)]
+    options = {"--lines": parts.number, "--metric": word}
+    return [parts.paths(random), *parts.options(random, options)]
 
 
 def _import(random: Random) -> list[str]:
     options = {
-        "--output": _output,
-        "--pool": _paths,
-        "--set": _set,
-        "--prior": _output,
-        "--seed": _number,
-        "--steps": _number,
+        "--output": parts.output,
+        "--pool": parts.paths,
+        "--set": parts.members,
+        "--prior": parts.output,
+        "--seed": parts.number,
+        "--steps": parts.number,
     }
-    return [_paths(random), *_options(random, options), *_train(random)]
+    return [parts.paths(random), *parts.options(random, options), *_train(random)]
 
 
 def _push(random: Random) -> list[str]:
-    target = random.choice(("new.zip", "file", "hf://a", "ftp://x/y.zip", "http://127.0.0.1:1/x.zip", _output(random)))
+    target = random.choice(
+        ("new.zip", "file", "hf://a", "ftp://x/y.zip", "http://127.0.0.1:1/x.zip", parts.output(random))
+    )
     licence = lambda random: random.choice(("mit", "mit", "MIT", word(random)))  # noqa: E731
-    options = {"--licence": licence, "--scores": _paths, "--title": word}
-    return [_paths(random), target, *_options(random, options)]
+    options = {"--licence": licence, "--scores": parts.paths, "--title": word}
+    return [parts.paths(random), target, *parts.options(random, options)]
 
 
 def _pull(random: Random) -> list[str]:
-    source = random.choice(("gone.zip", "hf://", "https://x", "http://127.0.0.1:1/x.zip", _paths(random)))
-    return [source, *_options(random, {"--output": _output, "--sha256": word, "--most-gb": _number})]
+    source = random.choice(("gone.zip", "hf://", "https://x", "http://127.0.0.1:1/x.zip", parts.paths(random)))
+    return [source, *parts.options(random, {"--output": parts.output, "--sha256": word, "--most-gb": parts.number})]
 
 
 def _export(random: Random) -> list[str]:
     to = lambda random: random.choice(("pymarl", "torch", "onnx", word(random)))  # noqa: E731
     which = lambda random: random.choice(("last", "best", word(random)))  # noqa: E731
-    options = {"--to": to, "--output": _output, "--which": which, "--seed": _number}
-    return [_paths(random), *_options(random, options)]
+    options = {"--to": to, "--output": parts.output, "--which": which, "--seed": parts.number}
+    return [parts.paths(random), *parts.options(random, options)]
 
 
 def _toy(random: Random) -> list[str]:
-    options = {"--seeds": _number, "--episodes": _number, "--size": _number, "--seed": _number, "--output": _output}
-    return _options(random, options)
+    options = {
+        "--seeds": parts.number,
+        "--episodes": parts.number,
+        "--size": parts.number,
+        "--seed": parts.number,
+        "--output": parts.output,
+    }
+    return parts.options(random, options)
 
 
 def _bench(random: Random) -> list[str]:
     words = [
         f"{key.removeprefix('env_args.')}={value}"
-        for key, value in (assignment(random) for _ in range(random.randint(0, 2)))
+        for key, value in (parts.assignment(random) for _ in range(random.randint(0, 2)))
     ]
-    return [*_options(random, {"--seconds": _number, "--env": _game}), *words]
+    return [*parts.options(random, {"--seconds": parts.number, "--env": parts.game}), *words]
 
 
 def _pool_show(random: Random) -> list[str]:
-    return [_paths(random), random.choice(("iql_s11", "random", word(random)))]
+    return [parts.paths(random), random.choice(("iql_s11", "random", word(random)))]
 
 
 _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
@@ -399,7 +300,7 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "train ": _train,
     "train  ": _train,
     "config": _config,
-    "resume": lambda random: [_paths(random)],
+    "resume": lambda random: [parts.paths(random)],
     "evaluate": _evaluate,
     "adapt": _adapt,
     "versus": _versus,
@@ -407,7 +308,7 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "room": _room,
     "pipeline": _pipeline,
     "sweep": _sweep,
-    "pretrain": lambda random: [_paths(random), *_settings(random, 3)],
+    "pretrain": lambda random: [parts.paths(random), *parts.settings(random, 3)],
     "plot": _plot,
     "report": _report,
     "figures": _figures,
@@ -418,13 +319,16 @@ _COMMANDS: dict[str, Callable[[Random], list[str]]] = {
     "push": _push,
     "pull": _pull,
     "pool train": _pool_train,
-    "pool list": lambda random: [_paths(random), *_options(random, {"--set": _set, "--algorithm": word})],
+    "pool list": lambda random: [
+        parts.paths(random),
+        *parts.options(random, {"--set": parts.members, "--algorithm": word}),
+    ],
     "pool show": _pool_show,
-    "envs": lambda random: random.choice(([], [_game(random)])),
+    "envs": lambda random: random.choice(([], [parts.game(random)])),
     "algs": lambda random: [],
     "bench": _bench,
     "toy": _toy,
-    "demo": lambda random: _options(random, {"--output": _output, "--quiet": _flag}),
+    "demo": lambda random: parts.options(random, {"--output": parts.output, "--quiet": parts.flag}),
     "": lambda random: [word(random) for _ in range(random.randint(0, 3))],
 }
 """Command -> the words behind it. `train`, which takes most, stands here three times."""

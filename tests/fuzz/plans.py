@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from .harness import Case
-from .lines import assignment
 from .material import Material
+from .parts import assignment
 from .values import STRANGE, changed_tree, mutated, word
 
 

@@ -15,7 +15,7 @@ from omg.components import replay
 from omg.learners import blocks, build_learner
 from omg.learners.blocks import mean_gradients
 from omg.modules.recurrent import forgetting, gru_unroll
-from omg.training.cuts import Due, Packing, Portion, choose_cuts, cuts_for, pack, read_cut
+from omg.training.cuts import Due, Packing, Portion, choose_cuts, cuts_for, pack, read_cut, worth_packing
 
 PPO = {"learner": "ppo_learner", "action_selector": "multinomial", "critic_hidden_dim": 7, "ppo_epochs": 2}
 CASES: dict[str, dict[str, Any]] = {
@@ -87,6 +87,21 @@ def test_rows_that_batches_are_packed_into():
     assert cuts_for(30, 120, packed_seats=8, in_blocks=True) == (Packing(12, 120), Packing(32, 120))
     assert cuts_for(32, 120, packed_seats=2, in_blocks=True) == (Packing(16, 120), Packing(32, 120))
     assert cuts_for(30, 120, packed_seats=2, in_blocks=True) == cuts_for(30, 120)
+
+
+def test_an_accelerator_takes_all_rows_at_once_that_fit_its_memory(monkeypatch: pytest.MonkeyPatch):
+    for module in ("omg.learners.blocks", "omg.training.cuts"):
+        monkeypatch.setattr(f"{module}.on_cpu", lambda: False)
+    assert [worth_packing(episodes, 8) for episodes in (32, 256, 512)] == [False, False, True]
+    # A third in one block, or all in three.
+    assert blocks.block_rows(8, 1024) == 352
+    assert cuts_for(1024, 120, packed_seats=8, in_blocks=True) == (Packing(352, 120), Packing(1056, 120))
+    assert blocks.block_rows(8, 16384) == 1104
+    assert cuts_for(16384, 120, packed_seats=8, in_blocks=True) == (Packing(5520, 120), Packing(16560, 120))
+    # Learners without blocks compile every number of rows.
+    shares = (Packing(320, 120), Packing(448, 120), Packing(640, 120), Portion(1024, 120))
+    assert cuts_for(1024, 120, packed_seats=4)[-4:] == (*shares[:3], (shares[3],))
+    assert cuts_for(1024, 120, packed_seats=1) == ((Portion(1024, 120),),)
 
 
 def test_a_loss_in_blocks_is_the_mean_over_all_that_was_played():

@@ -73,8 +73,10 @@ def slow_advantages(
     return result
 
 
+@pytest.mark.parametrize("on_cpu", [True, False])
 @pytest.mark.parametrize("gae_lambda", [0.0, 0.8, 1.0])
-def test_advantages_equal_sums_of_errors(gae_lambda: float):
+def test_advantages_equal_sums_of_errors(gae_lambda: float, on_cpu: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("omg.learners.advantages.on_cpu", lambda: on_cpu)
     batch = legal_episodes(1, reward_per_agent=True)
     values = np.random.default_rng(0).normal(size=(B, T + 1, A))
     mask = np.asarray(batch.filled[:, :-1], np.float32)

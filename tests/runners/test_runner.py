@@ -14,6 +14,7 @@ from omg.components import loss_mask
 from omg.controllers.base import Lineup
 from omg.controllers.scripted.base import RandomPlayer
 from omg.envs import EnvSpec, Observation, Outcome, make_env
+from omg.runners import vector
 from omg.runners.vector import Rollout, any_over, play_episodes
 
 LIMIT, GAMES = 6, 32
@@ -95,9 +96,21 @@ def play(env: Any, seed: int = 0, games: int = GAMES, policy: Any = None, **opti
     return jax.device_get(run(jax.random.PRNGKey(seed)))
 
 
-@pytest.fixture(scope="module")
-def countdown() -> Rollout:
-    return play(Countdown())
+@pytest.fixture(scope="module", params=["all to the end", "fewer"])
+def countdown(request: pytest.FixtureRequest) -> Rollout:
+    """As on a CPU; and as on an accelerator, where play goes on with 24 games and then with 16."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "fewer":
+            patch.setattr(vector, "on_cpu", lambda: False)
+            patch.setattr(vector, "_MANY_GAMES", GAMES)
+            patch.setattr(vector, "_SHARES", (4 / 3, 2))
+        found = play(Countdown())
+        assert found.batch is not None
+        # Those that were left out are not recorded any more.
+        late = np.asarray(found.batch.obs)[np.asarray(found.stats.lengths) <= 2, LIMIT - 1]
+        assert late.size > 0
+        assert late.any() == (request.param != "fewer")
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +175,11 @@ def test_what_the_policy_notes_is_stored(countdown: Rollout):
     assert batch is not None
     assert set(batch.records) == {"asked", "epsilon"}
     slots = np.broadcast_to(np.arange(LIMIT + 1)[None, :, None], (GAMES, LIMIT + 1, 2))
-    np.testing.assert_array_equal(batch.records["asked"], slots)
+    seen = slots <= countdown.stats.lengths[:, None, None]
+    np.testing.assert_array_equal(batch.records["asked"][seen], slots[seen])
+    assert (batch.records["epsilon"][batch.filled] == np.float32(0.25)).all()
     # The action in the last slot is never played and so never explores.
-    np.testing.assert_array_equal(batch.records["epsilon"], np.where(slots < LIMIT, np.float32(0.25), 0))
+    assert (batch.records["epsilon"][:, LIMIT] == 0).all()
 
 
 def test_rewards_of_every_seat(countdown: Rollout):
@@ -203,7 +218,8 @@ def test_the_number_type_of_the_record(countdown: Rollout):
     assert full is not None
     assert half.obs.dtype == half.state.dtype == np.float16
     assert half.reward.dtype == np.float32
-    np.testing.assert_array_equal(half.obs, full.obs.astype(np.float16))
+    seen = np.arange(LIMIT + 1) <= countdown.stats.lengths[:, None]
+    np.testing.assert_array_equal(half.obs[seen], full.obs[seen].astype(np.float16))
 
 
 def test_short_games_leave_the_rest_of_the_slots_empty():

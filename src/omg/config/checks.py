@@ -297,8 +297,13 @@ def _check_policy(config: Config, games: int) -> None:
 
 
 def playable_games(config: Config) -> list[str]:
-    """The games that the configured algorithm can play: all, or for players that search those that can be searched."""
-    return [name for name, entry in ENVS.items() if entry.traits.searchable or not config.learner_part.plans]
+    """The games that the configured algorithm can play: all, unless it searches them or infers cells of a board."""
+    plans, cells = config.learner_part.plans, config.model_part.infers_cells
+    return [
+        name
+        for name, entry in ENVS.items()
+        if (entry.traits.searchable or not plans) and (entry.traits.on_cells or not cells)
+    ]
 
 
 def _check_planner(config: Config) -> None:

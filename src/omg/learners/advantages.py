@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from omg.components import masked_mean
+from omg.modules.convolutions import on_cpu
 
 
 def generalised_advantages(
@@ -44,8 +45,17 @@ def generalised_advantages(
 
     # Behind the last played step every error is zero, and nothing is carried from there: what follows in the row may
     # be another episode.
-    steps = _time_first(delta, gamma * gae_lambda * goes_on * played)
+    weight = gamma * gae_lambda * goes_on * played
+    if not on_cpu():
+        # In seven large steps, say, instead of 120 small ones.
+        return lax.associative_scan(_carried_on, (delta, weight), reverse=True, axis=1)[0]
+    steps = _time_first(delta, weight)
     return jnp.swapaxes(lax.scan(back, jnp.zeros_like(delta[:, 0]), steps, reverse=True)[1], 0, 1)
+
+
+def _carried_on(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Two stretches of steps as one: what is gained in it, and how much of what comes after it counts at its start."""
+    return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
 
 
 def lambda_targets(

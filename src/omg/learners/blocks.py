@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from omg.modules.convolutions import on_cpu
+from omg.modules.gru_kernel import whole_blocks
 from omg.types import PyTree
 
 Params = TypeVar("Params")
@@ -23,12 +25,29 @@ Rows = TypeVar("Rows")
 Metrics = dict[str, Array]
 
 SEQUENCES = 32
-"""Side by side in a block: with fewer a step of the recurrent loops waits more than it computes."""
+"""Side by side in a block: with fewer a step of a CPU's recurrent loops waits more than it computes."""
+USUAL = 1 / 3
+"""Rows of most updates at most, as a share of their episodes."""
+_MOST = 16_384
+"""Sequences of a block on an accelerator at most: what is kept for its gradients has to fit beside all else."""
+_PARTS = 15
+"""Blocks that all rows of more sequences are divided into; a whole number of them are a third."""
 
 
-def block_rows(seats: int) -> int:
-    """Rows of a block, of so many seats each."""
-    return -(-SEQUENCES // seats)
+def block_rows(seats: int, episodes: int) -> int:
+    """Rows of a block, of so many seats each.
+
+    On an accelerator, which computes thousands of sequences as fast as one, a block is as large as memory allows: all
+    that is usually needed.
+
+    Args:
+        seats: That learn.
+        episodes: Of the update.
+    """
+    if on_cpu():
+        return -(-SEQUENCES // seats)
+    usual = whole_blocks(episodes / round(1 / USUAL))
+    return usual if usual * seats <= _MOST else whole_blocks(episodes / _PARTS)
 
 
 def mean_gradients(

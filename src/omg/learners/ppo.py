@@ -348,7 +348,7 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def _block(self, views: SeatViews) -> int | None:
         """Rows that gradients are computed of at once; None: all, as where every row is an episode."""
-        return None if views.breaks is None else block_rows(self.seats)
+        return None if views.breaks is None else block_rows(self.seats, self.config.batch_size)
 
     def _floor(self, t_env: Number) -> Array | float:
         """Weight of the uniform floor of the probabilities at this time; a plain number where there never is one."""

@@ -14,6 +14,7 @@ Letters in shapes as there: B episodes, T steps, m rows of each, W hidden featur
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -42,6 +43,11 @@ class ColumnBlock(NamedTuple):
 def usable(hidden: int) -> bool:
     """Whether the kernels can be compiled for a GPU with this hidden width."""
     return triton() is not None and hidden <= _WIDEST
+
+
+def whole_blocks(episodes: float) -> int:
+    """At least so many episodes, as many as nothing has to be filled up for, which is to copy everything."""
+    return -(-math.ceil(episodes) // _SMALLEST) * _SMALLEST
 
 
 def column_blocks(hidden: int) -> tuple[ColumnBlock, ...]:

@@ -7,11 +7,12 @@ run's course does not depend on how fast single games end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import DTypeLike
 
 from omg.components.episode_batch import EpisodeBatch
@@ -20,10 +21,15 @@ from omg.controllers.oracle import foresee
 from omg.controllers.team import TeamPolicy
 from omg.controllers.telling import records_read, telling_policy
 from omg.envs.base import Env, EnvState, Observation, Outcome
+from omg.modules.convolutions import on_cpu
 from omg.modules.told import TOLD
 from omg.types import PyTree
 
 OWN_RETURN = "own_return"
+_MANY_GAMES = 4096
+"""From so many on an accelerator computes half of them faster than all."""
+_SHARES = (4, 16)
+"""Play goes on with a quarter of the games, then with a sixteenth."""
 Slots = dict[str, PyTree]
 """Time slots of an `EpisodeBatch`, by field."""
 
@@ -81,6 +87,68 @@ def any_over(flags: Array, axis_name: str | None) -> Array:
     return found if axis_name is None else jax.lax.pmax(found.astype(jnp.int32), axis_name) > 0
 
 
+class _Loop(NamedTuple):
+    """What changes while games are played, those of N of them."""
+
+    t: Array
+    going: Array
+    """[] bool, whether any game goes on, see `any_over`."""
+    key: Array
+    alive: Array
+    """[N]."""
+    world: EnvState
+    seen: Observation
+    memory: PyTree
+    slots: Slots
+    """[T + 1, B, ...], of all games."""
+    stats: EpisodeStats
+
+    def some(self, chosen: Array, axes: PyTree) -> _Loop:
+        """Some of the games, where `axes` are those of the games in world, views and memory; -1 for none."""
+
+        def of(leaf: Array, axis: int) -> Array:
+            return leaf if axis < 0 else jnp.take(leaf, chosen, axis=axis)
+
+        world, seen, memory = jax.tree.map(of, (self.world, self.seen, self.memory), axes)
+        alive, stats = jax.tree.map(lambda leaf: leaf[chosen], (self.alive, self.stats))
+        return self._replace(alive=alive, stats=stats, world=world, seen=seen, memory=memory)
+
+
+def _axes_of_games(begin: Callable[[int], PyTree], games: int) -> PyTree:
+    """Which axis of what `begin` makes for so many games is theirs; -1 for none."""
+
+    def axis(some: Array, more: Array) -> int:
+        return next((at for at, sizes in enumerate(zip(some.shape, more.shape, strict=True)) if len({*sizes}) > 1), -1)
+
+    some, more = (jax.eval_shape(partial(begin, number)) for number in (games, games + 1))
+    axes: PyTree = jax.tree.map(axis, some, more)
+    return axes
+
+
+def _fewer(games: int, axis_name: str | None) -> tuple[int, ...]:
+    """With how many games play goes on when no more are left: those of a seed must not depend on other seeds'."""
+    if on_cpu() or games < _MANY_GAMES or (axis_name is not None and lax.psum(1, axis_name) > 1):
+        return ()
+    return tuple(int(games / share) for share in _SHARES)
+
+
+def _goes_on(limit: int, few: int, loop: _Loop) -> Array:
+    """Whether another step is made with all games of a loop, rather than with `few` of them."""
+    going = loop.going & (loop.t < limit)
+    return going & (loop.alive.sum() > few) if few else going
+
+
+def _written(slots: Slots, row: Slots, t: Array, where: Array | None) -> Slots:
+    """With what is in slot `t` of some games, None for all."""
+    at = t if where is None else (t, where)
+    return jax.tree.map(lambda rows, row: rows.at[at].set(row, unique_indices=True), slots, row)
+
+
+def _put(all_: EpisodeStats, some: EpisodeStats, where: Array) -> EpisodeStats:
+    put: EpisodeStats = jax.tree.map(lambda values, found: values.at[where].set(found), all_, some)
+    return put
+
+
 def _as_they_are(values: PyTree) -> PyTree:
     return values
 
@@ -101,7 +169,8 @@ def play_episodes(
     """Plays `num_envs` episodes to their end.
 
     The slot behind the last step also holds what the policy would have done there, unless it says with `acts_at_end`
-    that this is not worth its while.
+    that this is not worth its while. An accelerator that has thousands goes on with fewer when most are over, in whose
+    places other random numbers fall from then on; what is behind the end of a game is not recorded then.
 
     Args:
         env: the game.
@@ -144,38 +213,53 @@ def play_episodes(
         lambda leaf: jnp.zeros((limit + 1, *leaf.shape), leaf.dtype), jax.eval_shape(first_slot) if films.any else {}
     )
 
-    def body(loop: tuple) -> tuple:
-        t, _, key, alive, world, seen, memory, slots, stats = loop
-        key, act_key, env_key = jax.random.split(key, 3)
+    def body(where: Array | None, loop: _Loop) -> _Loop:
+        key, act_key, env_key = jax.random.split(loop.key, 3)
+        t, memory = loop.t, loop.memory
         if looks_ahead:
             act_key, oracle_key = jax.random.split(act_key)
-            memory = foresee(env, policy, world, seen, memory, oracle_key)
-        actions, next_memory, extra = policy.act(seen, memory, act_key, epsilon)
-        before = world
-        world, after, outcome = env.step(env_key, world, actions)
+            memory = foresee(env, policy, loop.world, loop.seen, memory, oracle_key)
+        actions, next_memory, extra = policy.act(loop.seen, memory, act_key, epsilon)
+        world, after, outcome = env.step(env_key, loop.world, actions)
         after, outcome = games((after, outcome))
+        slots = loop.slots
         if films.any:
-            slot = _slot(seen, actions, outcome.reward, outcome.terminated, alive, extra, dtype)
-            row = films.cut(slot, before, outcome.truncated & alive)
-            slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, row)
-        stats = _count(stats, alive, outcome, learns)
-        alive = alive & ~(outcome.terminated | outcome.truncated)
-        return t + 1, any_over(alive, axis_name), key, alive, world, after, next_memory, slots, stats
+            slot = _slot(loop.seen, actions, outcome.reward, outcome.terminated, loop.alive, extra, dtype)
+            slots = _written(slots, films.cut(slot, loop.world, outcome.truncated & loop.alive), t, where)
+        stats = _count(loop.stats, loop.alive, outcome, learns)
+        alive = loop.alive & ~(outcome.terminated | outcome.truncated)
+        return _Loop(t + 1, any_over(alive, axis_name), key, alive, world, after, next_memory, slots, stats)
 
-    start = (jnp.int32(0), jnp.bool_(True), key, jnp.ones(num_envs, bool), world, seen, memory, slots, stats)
-    end = jax.lax.while_loop(lambda loop: loop[1] & (loop[0] < limit), body, start)
-    t, _, key, _, world, seen, memory, slots, stats = end
+    def end(where: Array | None, loop: _Loop) -> Slots:
+        """Slots with the one behind the last step."""
+        alone = jnp.zeros(loop.alive.shape, bool)
+        if acts_at_end(policy):
+            actions, _, extra = policy.act(loop.seen, loop.memory, loop.key, jnp.zeros_like(epsilon))
+        else:
+            empty = jax.eval_shape(lambda: policy.act(loop.seen, loop.memory, loop.key, epsilon))
+            actions, extra = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (empty[0], empty[2]))
+        no_reward = jnp.zeros(alone.shape + ((env.spec.n_agents,) if env.spec.reward_per_agent else ()), jnp.float32)
+        last = films.cut(_slot(loop.seen, actions, no_reward, alone, alone, extra, dtype), loop.world, alone)
+        return _written(loop.slots, last, loop.t, where)
+
+    loop = _Loop(jnp.int32(0), jnp.bool_(True), key, jnp.ones(num_envs, bool), world, seen, memory, slots, stats)
+    # Films show the first games, and teams and devices have theirs in their order.
+    in_place = film is not None or lineup is not None or games is not _as_they_are
+    fewer = () if in_place else _fewer(num_envs, axis_name)
+    axes = fewer and _axes_of_games(lambda number: (*env.reset(key, number), policy.initial(number, key)), num_envs)
+    where = None
+    for few in (*fewer, 0):
+        loop = lax.while_loop(partial(_goes_on, limit, few), partial(body, where), loop)
+        if films.any:
+            loop = loop._replace(slots=end(where, loop))
+        stats = loop.stats if where is None else _put(stats, loop.stats, where)
+        if few:
+            chosen = jnp.argsort(~loop.alive)[:few]
+            where = chosen if where is None else where[chosen]
+            loop = loop.some(chosen, axes)
+    slots = loop.slots
     if not films.any:
         return Rollout(None, stats, lineup)
-    nobody = jnp.zeros(num_envs, bool)
-    if acts_at_end(policy):
-        actions, _, extra = policy.act(seen, memory, key, jnp.zeros_like(epsilon))
-    else:
-        empty = jax.eval_shape(lambda: policy.act(seen, memory, key, epsilon))
-        actions, extra = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (empty[0], empty[2]))
-    no_reward = jnp.zeros((num_envs, env.spec.n_agents) if env.spec.reward_per_agent else num_envs, jnp.float32)
-    last = films.cut(_slot(seen, actions, no_reward, nobody, nobody, extra, dtype), world, nobody)
-    slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, last)
     batch, filmed = films.developed(slots, lineup)
     return Rollout(batch, stats, lineup, filmed)
 

@@ -18,17 +18,16 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, replay
 from omg.components.replay import Storage
-from omg.learners.blocks import block_rows
+from omg.learners.blocks import USUAL, block_rows
+from omg.modules.convolutions import on_cpu
 
 _SHORTEST = 16
 _EARLY = 0.75
 """Share of a batch's episodes that go into its short portion."""
-_FEWEST = 24
+_FEWEST, _FEWEST_ACCELERATED = 24, 1024
 """Sequences of which a step of the recurrent loops takes so many at least, or waits more than it computes."""
 _SHARES = (0.22, 0.25, 0.3125, 0.4375, 0.625)
 """Rows of packed batches, as shares of the episodes."""
-_USUAL = 0.375
-"""The same of most batches at most, where rows that hold nothing cost little."""
 
 
 class Portion(NamedTuple):
@@ -87,19 +86,29 @@ def cuts_for(
             `omg.learners.blocks`. Of few seats a block is more than packing saves.
     """
     whole = (Portion(episodes, limit),)
-    if packed_seats and in_blocks and 2 * (block := block_rows(packed_seats)) <= episodes:
+    if packed_seats and in_blocks and 2 * (block := block_rows(packed_seats, episodes)) <= episodes:
         # Rows that hold nothing are not learned from, but they are read.
-        blocks = (-(-round(episodes * share) // block) * block for share in (_USUAL, 1.0))
+        blocks = (-(-round(episodes * share) // block) * block for share in (USUAL, 1.0))
         return tuple(Packing(each, limit) for each in sorted(set(blocks)))
     if packed_seats and not in_blocks:
         rows = sorted({round(episodes * share) for share in _SHARES})
-        return (*(Packing(each, limit) for each in rows if each * packed_seats >= _FEWEST), whole)
+        fewest = _FEWEST if on_cpu() else _FEWEST_ACCELERATED
+        return (*(Packing(each, limit) for each in rows if each * packed_seats >= fewest), whole)
     third = _rounded(limit / 3)
     early = int(episodes * _EARLY)
     if few and portions and 2 * third <= limit and 0 < early < episodes:
         return ((Portion(early, third), Portion(episodes - early, limit)), whole)
     lengths = {min(limit, _rounded(limit * eighths / 8)) for eighths in ((4,) if few else (2, 3, 4, 6))}
     return (*((Portion(episodes, length),) for length in sorted(lengths - {limit})), whole)
+
+
+def worth_packing(episodes: int, seats: int) -> bool:
+    """Whether rows of several episodes are computed faster than cut ones, if so many seats of each learn.
+
+    They are as long as the time limit, and fewer. An accelerator takes about as long for few sequences as for many, and
+    less for short ones: it needs so many episodes that the packed rows keep it busy, too.
+    """
+    return on_cpu() or episodes * seats * USUAL >= _FEWEST_ACCELERATED
 
 
 def choose_cuts(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name: str | None) -> Due:
@@ -147,24 +156,40 @@ def pack(lengths: Array, length: int) -> tuple[Array, Array]:
     """
 
     def pack_one(lengths: Array) -> tuple[Array, Array]:
-        def lay(carry: tuple[Array, Array, Array], steps: Array) -> tuple[tuple[Array, Array, Array], None]:
-            used, row, start = carry
-            these = lengths == steps
-            order = jnp.cumsum(these[::-1], dtype=jnp.int32)[::-1] - 1
+        counts = jnp.zeros(length + 1, jnp.int32).at[lengths].add(1)
+
+        def lay(used: Array, at_length: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+            steps, count = at_length
             # An episode takes the slots of its steps, one for its last view and one to forget, but for the row's last.
             slots = steps + 2
             room = (length - used + 2) // slots
             until = jnp.cumsum(room, dtype=jnp.int32)
-            before = until - room
-            where = jnp.searchsorted(until, order, side="right").astype(jnp.int32)
-            first = used.at[where].get(mode="clip") + (order - before.at[where].get(mode="clip")) * slots
-            laid = jnp.clip(order.max() + 1 - before, 0, room)
-            return (used + laid * slots, jnp.where(these, where, row), jnp.where(these, first, start)), None
+            return used + jnp.clip(count - until + room, 0, room) * slots, (used, until)
 
-        nothing = jnp.zeros_like(lengths)
-        return lax.scan(lay, (nothing, nothing, nothing), jnp.arange(length + 1), reverse=True)[0][1:]
+        steps = jnp.arange(length + 1)
+        used, until = lax.scan(lay, jnp.zeros_like(lengths), (steps, counts), reverse=True)[1]
+        # Of one length the last episode comes first.
+        order = jnp.cumsum(counts, dtype=jnp.int32)[lengths] - 1 - jnp.arange(len(lengths), dtype=jnp.int32)
+        row = _first_above(until, lengths, order)
+        slots = lengths + 2
+        before = until[lengths, row] - (length - used[lengths, row] + 2) // slots
+        return row, used[lengths, row] + (order - before) * slots
 
     return jax.vmap(pack_one)(lengths)
+
+
+def _first_above(rising: Array, line: Array, least: Array) -> Array:
+    """The first place in a line of `rising` [L, B] with more than `least` [N], of lines [N]: [N] int32."""
+
+    def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
+        middle = (low + high) // 2
+        above = rising[line, middle] > least
+        return jnp.where(above, low, middle + 1), jnp.where(above, middle, high)
+
+    last = rising.shape[1] - 1
+    ends = jnp.zeros_like(least), jnp.full_like(least, last)
+    return jnp.minimum(lax.fori_loop(0, rising.shape[1].bit_length(), halve, ends)[0], last)
 
 
 def read_cut(cut: Cut, storage: Storage, due: Due) -> EpisodeBatch | tuple[EpisodeBatch, ...]:

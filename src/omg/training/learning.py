@@ -19,10 +19,9 @@ from omg.config import Config, update_rhythm
 from omg.errors import UserError
 from omg.learners.base import Learner, S
 from omg.learners.keys import LimitKeys
-from omg.modules.convolutions import on_cpu
 from omg.runners.vector import EpisodeStats, Rollout
 from omg.training.collecting import Seating
-from omg.training.cuts import Cut, Due, Portion, choose_cuts, cuts_for, read_cut
+from omg.training.cuts import Cut, Due, Portion, choose_cuts, cuts_for, read_cut, worth_packing
 from omg.training.state import IterationLog, exploration, split_key
 from omg.training.tuned import Tuned, with_rates
 
@@ -184,9 +183,9 @@ class Learning(Generic[S]):
     def _cuts(self) -> tuple[Cut, ...]:
         """The ways in which batches are laid out; whole where the learner wants them so."""
         kept, limit = self.learner.kept, self.spec.episode_limit
-        # Accelerators compute many short rows better than few long ones.
-        if kept.packs and self.seating.team is None and on_cpu():
-            return cuts_for(self.sequences, limit, packed_seats=self.spec.n_agents, in_blocks=kept.blocks)
+        seats = self.spec.n_agents
+        if kept.packs and self.seating.team is None and worth_packing(self.sequences, seats):
+            return cuts_for(self.sequences, limit, packed_seats=seats, in_blocks=kept.blocks)
         if not kept.cut:
             return ((Portion(self.sequences, limit),),)
         return cuts_for(self.sequences, limit, few=self.seating.team is not None, portions=kept.portions)

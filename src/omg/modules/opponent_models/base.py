@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from omg.envs.places import SeatCells
 from omg.modules.maps import MapShape
 from omg.modules.told import Expectation
 from omg.registry.keys import Keys, KeysT, section_in
@@ -61,6 +62,8 @@ class ModelSizes(NamedTuple):
     """`base_am`, `liam_am`, `meliba_am`: whether views are brought to mean 0 and deviation 1."""
     partners: int = 0
     """`identity_am`: number of different pool members."""
+    cells: SeatCells | None = None
+    """`recall_am`: how views tell on which cells everybody is."""
     own: tuple[Keys, ...] = ()
     """The sections of keys that its traits list."""
 

@@ -59,7 +59,7 @@ class SearchKeys(Keys):
     hop_widening: Handful = Field(
         8,
         ge=1,
-        description="Draws of what the others do in a position of a tree, the most that its actions meet; 1: one, known to all",
+        description="Draws of what the others do in each position of a tree; 1: the tree knows what they will do",
     )
     hop_beta: Real = Field(2.0, gt=0, description="Actions are drawn by softmax(beta * Q of the search)")
     hop_belief_within: Annotated[bool, _OF_GOALS] = Field(

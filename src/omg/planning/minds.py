@@ -161,6 +161,7 @@ class Judgement(Generic[State, Memory]):
 
         def act(others: CoPlayersNetwork, asked: Question[State, Memory]) -> Array:
             logits = others(*self.game.sight(asked.state, asked.seat), self.told(asked))
+            assert asked.keys is not None
             return jax.vmap(partial(drawn_deeds, draws=draws))(asked.keys, logits, asked.legal)
 
         return self.ask(act, self.minds.others, Question(state, seat, legal, memory, keys), wanted, known)

@@ -299,7 +299,7 @@ class CoinGame:
         self, keys: Array, state: Array, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
     ) -> Array:
         chance = jnp.where(state == 0, 0.3, 0.5)[:, None]
-        logits = jnp.log(jnp.concatenate([1 - chance, chance, chance], axis=1))[:, None, None]
+        logits = jnp.log(jnp.concatenate([1 - chance, chance, chance], axis=1))[:, None]
         drawn = jax.vmap(lambda *row: drawn_deeds(*row, draws=known.shape[1]))(keys, logits, legal)
         return jnp.where(wanted[:, None], drawn, known)
 
@@ -326,7 +326,7 @@ def test_a_search_that_draws_the_others_anew_does_not_know_their_coin(draws: int
 
 def test_draws_are_as_likely_as_they_should_be_one_by_one_and_together() -> None:
     chances = np.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])
-    logits, legal = jnp.log(jnp.asarray(chances) + 1e-9)[:, None], jnp.asarray(chances > 0)
+    logits, legal = jnp.log(jnp.asarray(chances) + 1e-9), jnp.asarray(chances > 0)
     keys = jax.random.split(jax.random.key(0), 4000)
     drawn = np.asarray(jax.jit(jax.vmap(lambda key: drawn_deeds(key, logits, legal, 8)))(keys)).reshape(4000, 8, 2)
     for draw in range(8):

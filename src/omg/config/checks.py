@@ -289,6 +289,11 @@ def _check_policy(config: Config, games: int) -> None:
             f"agent: got {config.agent}, but learner={config.learner} asks how each player's own network will learn. "
             f"Allowed: {allowed}."
         )
+    if config.model_part.infers_cells and not ENVS[config.env].traits.on_cells:
+        raise UserError(
+            f"env: got {config.env}, but am_model={config.am_model} infers cells of a board, which this game does not "
+            f"tell of. Allowed: {', '.join(playable_games(config))}."
+        )
     if PPOKeys in learner.sections and games % config.ppo_minibatches:
         raise UserError(
             f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "

@@ -12,7 +12,8 @@ pipeline's `hop_plus` plays each held-out script from the same starts:
 - `nothing`: with the exact answer to its network told nothing;
 - `drawn 4`, `drawn 64`: with exact trees, so many, in each of which one cell and what the partner does in every
   position are drawn once, as in the search, and the answer is best in each tree by itself;
-- `search C:N:K`, for each of `--searches`: as it is tested, but with exploration C and K trees of N simulations.
+- `search C:N:K` or `C:N:K:D`, for each of `--searches`: as it is tested, but with exploration C and K trees of N
+  simulations, and D draws of what the partner does in a position (`hop_widening`).
 
 Besides, from `omg.evaluation.exact` on the same starts: `fixed`, `none`, `bayes` (known scripts, inferred by Bayes'
 rule) and `told`. Shares are (own return - fixed) / (told - fixed). Writes `exact_hop_plus.csv`: game, draw, who, mean,
@@ -256,13 +257,16 @@ class Table:
 
 
 def searching(mac: HOPMac, search: str) -> HOPMac:
-    """The same player with another search, "EXPLORATION:SIMULATIONS:TREES"; as it is tested for ""."""
+    """The same player with another search, "EXPLORATION:SIMULATIONS:TREES[:DRAWS]"; as it is tested for ""."""
     if not search:
         return mac
-    exploration, simulations, trees = search.split(":")
+    exploration, simulations, trees, *draws = search.split(":")
+    changed = {"draws": int(draws[0])} if draws else {}
     settings = dataclasses.replace(
         mac.settings,
-        search=dataclasses.replace(mac.settings.search, exploration=float(exploration), simulations=int(simulations)),
+        search=dataclasses.replace(
+            mac.settings.search, exploration=float(exploration), simulations=int(simulations), **changed
+        ),
         inference=dataclasses.replace(mac.settings.inference, samples=int(trees)),
     )
     return dataclasses.replace(mac, settings=settings)
@@ -311,7 +315,9 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("pipelines", type=Path, nargs="+")
     parser.add_argument("--starts", type=int, default=48)
-    parser.add_argument("--searches", nargs="*", default=[], help="others besides, EXPLORATION:SIMULATIONS:TREES")
+    parser.add_argument(
+        "--searches", nargs="*", default=[], help="others besides, EXPLORATION:SIMULATIONS:TREES[:DRAWS]"
+    )
     parser.add_argument("--agents", nargs="*", default=[], help="other agents of the pipelines, as they are tested")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)

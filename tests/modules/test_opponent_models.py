@@ -15,10 +15,11 @@ from omg.components import EpisodeBatch, loss_mask
 from omg.controllers.basic import BasicMAC
 from omg.controllers.reading import state_value
 from omg.envs import EnvSpec
+from omg.envs.places import NumberPlace, SeatCells
 from omg.learners import build_learner
 from omg.modules.opponent_models import OPPONENT_MODELS
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes, ModelTargets, kl_between, kl_to_standard
-from omg.modules.opponent_models.keys import InferenceKeys, MeLIBAKeys
+from omg.modules.opponent_models.keys import InferenceKeys, MeLIBAKeys, RecallKeys
 from omg.modules.opponent_models.subgoal import SubgoalInference
 
 D, H, E = 3, 9, 7
@@ -31,7 +32,8 @@ SIZES = ModelSizes(
     feature_dim=D,
     hidden_dim=H,
     partners=PARTNERS,
-    own=(InferenceKeys(), MeLIBAKeys()),
+    cells=SeatCells(2, 2, 0, 1, NumberPlace(x=0, y=0), tuple((u % 2, 0) for u in range(U)), rounds=2),
+    own=(InferenceKeys(), MeLIBAKeys(), RecallKeys()),
 )
 SEATS = np.array([[2, 0], [1, 2], [0, 1], [2, 1]], np.int32)
 """Two of the three seats of every episode have a model."""

@@ -253,8 +253,8 @@ def test_actions_are_drawn_from_the_policy_and_greedy_in_evaluation() -> None:
 def test_the_memory_of_a_search_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = planned()[3]
     # 5 games, 2 seats, 3 samples, 13 nodes; a node is 2 cells, 2 flags, prey 2 + 2, one word of blocks, 2 actions, the
-    # time, one action of the other, and a float of memory; and four numbers for each branch and the way there.
-    assert needed == 30 * 13 * ((2 + 2 + 2 + 2 + 4 + 2 + 2) + 1 + 4 + 4 * (4 + 4 * 7))
+    # time, one action of the other, and a float of memory; four numbers for each branch and the way there; and one.
+    assert needed == 30 * 13 * ((2 + 2 + 2 + 2 + 4 + 2 + 2) + 1 + 4 + 4 * (4 + 4 * 7 + 1))
     games, settings = 16, SearchSettings(simulations=100)
     state, seats = TINY.start(jax.random.key(1), games), jnp.zeros((games, 1), jnp.int32)
     memory = jnp.zeros((games, 1, 4))

@@ -15,6 +15,7 @@ import pytest
 from jax import Array
 
 from omg.planning import trees
+from omg.planning.luck import drawn_deeds
 from omg.planning.search import (
     Roots,
     SearchSettings,
@@ -43,15 +44,15 @@ class Table(NamedTuple):
 
 
 class TableGame:
-    """`search.Game` and `search.Judge` of a table; the other player always does 0."""
+    """`search.Game` and `search.Judge` of a table; the other player does 0 if there is one draw (`luck_of`)."""
 
     def __init__(self, table: Table) -> None:
         self.table = Table(*(jnp.asarray(part) for part in table))
 
     def advance(self, state: Array, actions: Array) -> tuple[Array, Array, Array]:
         on, action = ~self.table.over[state], actions[:, 0]
-        reward = jnp.where(on, self.table.reward[state, action], 0.0)
-        after = jnp.where(on, self.table.next[state, action], state)
+        reward = jnp.where(on, self.table.reward[state, action] + 0.5 * actions[:, 1], 0.0)
+        after = jnp.where(on, (self.table.next[state, action] + actions[:, 1]) % len(self.table.over), state)
         return after, jnp.stack([reward, 100 + reward], axis=1), self.table.over[after]
 
     def legal(self, state: Array) -> Array:
@@ -68,7 +69,8 @@ class TableGame:
         return logits, jnp.where(wanted, self.table.value[state], jnp.nan), memory + 1
 
     def others(self, *given: Any) -> Array:
-        return jnp.zeros_like(given[-1])
+        _, state, *_, wanted, known = given
+        return jnp.where(wanted[:, None], luck_of(state[:, None], known.shape[1]), known).astype(jnp.int8)
 
     def search(self, starts: list[int], settings: SearchSettings) -> Any:
         count = len(starts)
@@ -76,6 +78,11 @@ class TableGame:
         state = jnp.asarray(starts, jnp.int32)
         roots = Roots(state, self.legal(state), zeros, zeros, jnp.arange(count))
         return jax.jit(lambda: grow_trees(self, self, settings, roots, jax.random.key(0)))()
+
+
+def luck_of(position: Any, draws: int) -> Any:
+    """What the other player does there, draw by draw: 0 in the first one, and some of them alike."""
+    return (position * np.arange(draws) + np.arange(draws) // 2) % 3
 
 
 def slow_search(table: Table, start: int, settings: SearchSettings) -> tuple[list[int], list[float], float]:
@@ -97,17 +104,24 @@ def slow_search(table: Table, start: int, settings: SearchSettings) -> tuple[lis
             return q + settings.exploration * node["prior"][action] * math.sqrt(len(node["returns"])) / (1 + tries)
 
         action = max(node["prior"], key=score)
+        child = node["children"].setdefault(action, {"after": {}, "n": 0, "sum": 0.0, "taken": [0] * settings.draws})
+        # The draw that the branch took least often, of as many as it may have by now.
+        allowed = child["taken"][: math.ceil(math.sqrt(child["n"] + 1))]
+        draw = allowed.index(min(allowed))
+        child["taken"][draw] += 1
+        deed = int(luck_of(node["at"], settings.draws)[draw])
         on = not table.over[node["at"]]
-        reward = float(table.reward[node["at"]][action]) if on else 0.0
-        if action not in node["children"]:
-            after = int(table.next[node["at"]][action]) if on else node["at"]
+        reward = float(table.reward[node["at"]][action]) + 0.5 * deed if on else 0.0
+        if deed not in child["after"]:
+            after = (int(table.next[node["at"]][action]) + deed) % len(table.over) if on else node["at"]
             ended = bool(table.over[after])
             behind = add(after, ended)
-            node["children"][action] = {"node": nodes[-1], "n": 0, "sum": 0.0, "ended": ended}
+            child["after"][deed] = nodes[-1], ended
         else:
-            behind = visit(node["children"][action]["node"])
-        child = node["children"][action]
-        total = reward if child["ended"] else reward + settings.discount * behind
+            behind, ended = 0.0, child["after"][deed][1]
+            if not ended:
+                behind = visit(child["after"][deed][0])
+        total = reward if ended else reward + settings.discount * behind
         child["n"] += 1
         child["sum"] += total
         node["returns"].append(total)
@@ -168,9 +182,9 @@ def test_trees_are_those_in_the_golden_file() -> None:
     np.testing.assert_allclose(found.value, golden["value"], atol=1e-4)
 
 
-@pytest.mark.parametrize("exploration", [0.3, 4.0])
-def test_trees_are_those_of_a_slow_search(exploration: float) -> None:
-    settings = SearchSettings(simulations=40, exploration=exploration, discount=0.9)
+@pytest.mark.parametrize(("exploration", "draws"), [(0.3, 1), (4.0, 1), (0.3, 4), (4.0, 6)])
+def test_trees_are_those_of_a_slow_search(exploration: float, draws: int) -> None:
+    settings = SearchSettings(simulations=40, exploration=exploration, discount=0.9, draws=draws)
     table, starts = random_table(3), [0, 1, 2, 3, 5]
     found = TableGame(table).search(starts, settings)
     for index, start in enumerate(starts):
@@ -191,7 +205,7 @@ def test_trees_are_those_of_mctx_node_by_node() -> None:
         return jnp.where(legal, game.table.logits[state], -1e9), game.table.value[state]
 
     def expand(_: Any, key: Array, action: Array, state: Array) -> tuple[mctx.RecurrentFnOutput, Array]:
-        after, reward, _ = game.advance(state, jnp.stack([action, action], axis=1))
+        after, reward, _ = game.advance(state, jnp.stack([action, jnp.zeros_like(action)], axis=1))
         logits, value = arrive(after)
         discount = jnp.full(len(after), settings.discount)
         out = mctx.RecurrentFnOutput(reward=reward[:, 0], discount=discount, prior_logits=logits, value=value)
@@ -227,8 +241,9 @@ def test_trees_are_those_of_mctx_node_by_node() -> None:
     np.testing.assert_allclose(ours.value, theirs.summary().value, atol=1e-4)
 
 
-def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, settings = random_table(7), SearchSettings(simulations=30, exploration=1.5, discount=0.9)
+@pytest.mark.parametrize("draws", [1, 5])
+def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.MonkeyPatch, draws: int) -> None:
+    table, settings = random_table(7), SearchSettings(simulations=30, exploration=1.5, discount=0.9, draws=draws)
     starts = [0, 1, 2, 3, 5, 6]
     plain = TableGame(table).search(starts, settings)
 
@@ -236,7 +251,7 @@ def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.Mo
         return cuda(*given, interpret=True)
 
     monkeypatch.setattr(jax.lax, "platform_dependent", by_kernel)
-    assert trees.tree_bytes(3, 0, kernels=True) == 16 * (4 + 1)
+    assert trees.tree_bytes(3, 0, kernels=True) == 16 * (4 + 1) + 4
     game, zeros = TableGame(table), jnp.zeros(3, jnp.int32)
 
     @jax.jit
@@ -248,3 +263,87 @@ def test_gpu_kernels_grow_the_same_trees_also_when_mapped(monkeypatch: pytest.Mo
     found = search(jnp.asarray(starts, jnp.int32).reshape(2, 3))
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(ours.reshape(theirs.shape), theirs, rtol=1e-6)
+
+
+# -------------------------------------------------------------------------------------------------------------- luck
+
+SAFE, GUESS, LOTTERY = range(3)
+"""First actions: 1 for sure; guess the coin that the other player throws in the next step, for 1.6 or nothing; or 3 if
+the coin that it throws now shows 1, which it does in 3 of 10 times."""
+
+
+class CoinGame:
+    """Positions: 0 the first one, 1 where the coin is guessed, 2 the end. Of actions 0 and 1 of the other player, the
+    second is chosen in 3 of 10 times at first, and in half of all times at the guess."""
+
+    def advance(self, state: Array, actions: Array) -> tuple[Array, Array, Array]:
+        own, coin = actions[:, 0], actions[:, 1]
+        first = jnp.stack([jnp.ones_like(coin), jnp.zeros_like(coin), 3 * coin], axis=1)
+        reward = jnp.where(state == 0, jnp.take_along_axis(first, own[:, None], axis=1)[:, 0], 1.6 * (own == coin))
+        after = jnp.where((state == 0) & (own == GUESS), 1, 2)
+        return after, jnp.stack([reward, reward], axis=1), after == 2
+
+    def legal(self, state: Array) -> Array:
+        mine = jnp.arange(3) < jnp.where(state == 0, 3, 2)[:, None]
+        return jnp.stack([mine, jnp.broadcast_to(jnp.arange(3) < 2, mine.shape)], axis=1)
+
+    def there(self, state: Array) -> Array:
+        return jnp.ones((len(state), 2), bool)
+
+    def own(
+        self, keys: Array, state: Array, seat: Array, legal: Array, memory: Any, wanted: Array
+    ) -> tuple[Array, Array, Any]:
+        return jnp.zeros(legal.shape), jnp.zeros(len(state)), memory
+
+    def others(
+        self, keys: Array, state: Array, seat: Array, legal: Array, memory: Any, wanted: Array, known: Array
+    ) -> Array:
+        chance = jnp.where(state == 0, 0.3, 0.5)[:, None]
+        logits = jnp.log(jnp.concatenate([1 - chance, chance, chance], axis=1))[:, None]
+        drawn = jax.vmap(lambda *row: drawn_deeds(*row, draws=known.shape[1]))(keys, logits, legal)
+        return jnp.where(wanted[:, None], drawn, known)
+
+
+@pytest.mark.parametrize("draws", [1, 16])
+def test_a_search_that_draws_the_others_anew_does_not_know_their_coin(draws: int) -> None:
+    game, trees = CoinGame(), 64
+    zeros = jnp.zeros(trees, jnp.int32)
+    settings = SearchSettings(simulations=800, exploration=3.0, discount=1.0, draws=draws)
+    roots = Roots(zeros, game.legal(zeros), zeros, zeros, jnp.arange(trees))
+    found = jax.jit(lambda: grow_trees(game, game, settings, roots, jax.random.key(0)))()
+    q = np.asarray(found.q).mean(axis=0)
+    assert q[SAFE] == 1.0
+    if draws == 1:
+        # It knows what the coin will show: nearly all of its guesses are right, and the best action seems a bad one.
+        assert q[GUESS] > 1.4
+        assert q.argmax() == GUESS
+    else:
+        # Exactly, 0.5 * 1.6 and 0.3 * 3: the safe action is best, in every one of the trees that average 16 draws.
+        np.testing.assert_allclose(q, [1.0, 0.8, 0.9], atol=0.08)
+        assert q.argmax() == SAFE
+        assert np.asarray(found.value).mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_draws_are_as_likely_as_they_should_be_one_by_one_and_together() -> None:
+    chances = np.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])
+    logits, legal = jnp.log(jnp.asarray(chances) + 1e-9), jnp.asarray(chances > 0)
+    keys = jax.random.split(jax.random.key(0), 4000)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: drawn_deeds(key, logits, legal, 8)))(keys)).reshape(4000, 8, 2)
+    for draw in range(8):
+        for other in range(2):
+            counts = np.bincount(drawn[:, draw, other], minlength=3) / 4000
+            np.testing.assert_allclose(counts, chances[other], atol=0.03)
+        # Both at once, each as if by itself.
+        assert np.mean((drawn[:, draw] == [1, 2]).all(axis=1)) == pytest.approx(0.3, abs=0.03)
+    # Spread: what is likely 6 of 10 times is 5 of 8 draws more or less, hardly ever 3 or 7 as in draws by themselves.
+    often = (drawn[..., 0] == 1).sum(axis=1)
+    assert np.mean((often >= 4) & (often <= 6)) > 0.97
+
+
+def test_turns_widen_with_the_square_root_of_visits() -> None:
+    assert trees.turns_of(9, 3).tolist() == [0, 1, 0, 1, 2, 2, 0, 1, 2, 0]
+    assert trees.turns_of(4, 1).tolist() == [0] * 5
+    turns = trees.turns_of(99, 8)
+    # In the end all have had their turn as often.
+    assert set(np.bincount(turns, minlength=8).tolist()) == {12, 13}
+    assert len(set(turns[:49].tolist())) == 7

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from omg.controllers.others import steps_of_others
-from omg.envs import ENVS, make_env
+from omg.envs import ENVS, Env, make_env
 from omg.envs.scenes import scenery_of
 from omg.errors import UserError
 from omg.modules.told import ExpectedViews, Whose
 from omg.recordings import Recording
-from omg.recordings.places import Ahead, GameCourse, places
+from omg.recordings.places import Ahead, GameCourses, places
 from omg.recordings.playing import play, script_alone
 
 GAMES: dict[str, dict[str, Any]] = {
@@ -122,8 +122,21 @@ def test_games_on_the_host_are_refused() -> None:
 HORIZON = 2
 
 
-def course_of(game: Recording) -> GameCourse:
-    return GameCourse(game["x"], game["y"], game["there"].copy(), game["actions"])
+def course_of(game: Recording, steps: int | None = None, **changed: np.ndarray) -> GameCourses:
+    """Of two games of which the second is the one that is given, or its first steps; the first is one step long."""
+    columns = [np.stack([changed.get(name, game[name])] * 2) for name in ("x", "y", "there", "actions")]
+    return GameCourses(*columns, np.array([1, game.steps if steps is None else steps]))
+
+
+def places_of(
+    expected: np.ndarray, whose: Whose, seat: int, env: Env, course: GameCourses, ahead: Ahead, *, round_table: bool
+) -> tuple[Any, dict[str, np.ndarray]] | None:
+    """What one seat expects in the second of two games."""
+    scenery = scenery_of(env)
+    assert scenery is not None
+    views = ExpectedViews(jnp.asarray(expected[None]), whose, round_table=round_table)
+    found = places(views, np.array([1]), seat, scenery, env.spec, course, ahead)
+    return None if found is None else (found[0], {name: part[0] for name, part in found[1].items()})
 
 
 def perfect(game: Recording, whose: Whose, seat: int, later: np.ndarray) -> np.ndarray:
@@ -155,8 +168,8 @@ def test_who_knows_what_comes_is_off_by_nothing(name: str, whose: Whose) -> None
     assert scenery is not None
     later = np.minimum(np.arange(game.steps + 1) + HORIZON, game.steps)
     seat = 1
-    expected = ExpectedViews(jnp.asarray(perfect(game, whose, seat, later)), whose, round_table=False)
-    found = places(expected, seat, scenery, env.spec, course_of(game), Ahead(HORIZON))
+    expected = perfect(game, whose, seat, later)
+    found = places_of(expected, whose, seat, env, course_of(game), Ahead(HORIZON), round_table=False)
     if (name, whose) in SILENT:
         assert found is None
         return
@@ -201,9 +214,7 @@ def test_ends_of_rounds_are_where_the_last_step_led() -> None:
     assert steps is not None
     ends = np.minimum((np.arange(game.steps + 1) // steps + 1) * steps, game.steps)
     views = perfect(game, Whose.STEPS, 0, ends)
-    found = places(
-        ExpectedViews(jnp.asarray(views), Whose.STEPS), 0, scenery, env.spec, course_of(game), Ahead(None, steps)
-    )
+    found = places_of(views, Whose.STEPS, 0, env, course_of(game), Ahead(None, steps), round_table=True)
     assert found is not None
     columns = found[1]
     piece, last = scenery.seats[1], steps - 1
@@ -216,15 +227,32 @@ def test_ends_of_rounds_are_where_the_last_step_led() -> None:
 def test_the_dead_believe_nothing() -> None:
     game = recorded("sc2")[0]
     env = make_env("sc2", **GAMES["sc2"])
-    scenery = scenery_of(env)
-    assert scenery is not None
-    course = course_of(game)
-    course.there[4:, 0] = False
-    expected = ExpectedViews(jnp.asarray(game["state"]), Whose.STATE)
-    found = places(expected, 0, scenery, env.spec, course, Ahead(1))
+    there = game["there"].copy()
+    there[4:, 0] = False
+    course = course_of(game, there=there)
+    found = places_of(game["state"], Whose.STATE, 0, env, course, Ahead(1), round_table=True)
     assert found is not None
     assert np.isfinite(found[1]["x"][:4]).all()
     assert np.isnan(found[1]["x"][4:]).all()
     assert np.isnan(found[1]["distance"][4:]).all()
     # It is looked at, not changed.
-    assert course.there[-1, 1] == game["there"][-1, 1]
+    assert course.there[1, game.steps, 1] == game["there"][-1, 1]
+
+
+def test_behind_the_end_of_a_game_stands_anything() -> None:
+    game = recorded("sc2")[0]
+    env = make_env("sc2", **GAMES["sc2"])
+    last = game.steps - 3
+    changed = {name: game[name].copy() for name in ("x", "y", "there", "actions")}
+    for name, part in changed.items():
+        part[last + (name != "actions") :] = 1
+    for ahead in (Ahead(HORIZON), Ahead(None, 4)):
+        found = [
+            places_of(game["state"], Whose.STATE, 0, env, course_of(game, last, **other), ahead, round_table=True)
+            for other in ({}, changed)
+        ]
+        assert found[0] is not None
+        assert found[1] is not None
+        for name, part in found[0][1].items():
+            np.testing.assert_array_equal(part[: last + 1], found[1][1][name][: last + 1])
+        assert np.isfinite(found[0][1]["distance"][:last]).any()

@@ -65,7 +65,7 @@ def pairs() -> list[tuple[str, str]]:
         elif "toy_grid" not in playable:
             games = playable[-1:]
         else:
-            games = ["toy_grid"] if parts <= fought else ["toy_grid", "sc2"]
+            games = ["toy_grid"] if parts <= fought or "sc2" not in playable else ["toy_grid", "sc2"]
         if "sc2" in games:
             fought |= parts
         chosen += [(algorithm, game) for game in games]

@@ -289,6 +289,11 @@ def _check_policy(config: Config, games: int) -> None:
             f"agent: got {config.agent}, but learner={config.learner} asks how each player's own network will learn. "
             f"Allowed: {allowed}."
         )
+    if config.model_part.infers_cells and not ENVS[config.env].traits.on_cells:
+        raise UserError(
+            f"env: got {config.env}, but am_model={config.am_model} infers cells of a board, which this game does not "
+            f"tell of. Allowed: {', '.join(playable_games(config))}."
+        )
     if PPOKeys in learner.sections and games % config.ppo_minibatches:
         raise UserError(
             f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "
@@ -297,8 +302,13 @@ def _check_policy(config: Config, games: int) -> None:
 
 
 def playable_games(config: Config) -> list[str]:
-    """The games that the configured algorithm can play: all, or for players that search those that can be searched."""
-    return [name for name, entry in ENVS.items() if entry.traits.searchable or not config.learner_part.plans]
+    """The games that the configured algorithm can play: all, unless it searches them or infers cells of a board."""
+    plans, cells = config.learner_part.plans, config.model_part.infers_cells
+    return [
+        name
+        for name, entry in ENVS.items()
+        if (entry.traits.searchable or not plans) and (entry.traits.on_cells or not cells)
+    ]
 
 
 def _check_planner(config: Config) -> None:

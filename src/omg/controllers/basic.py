@@ -245,6 +245,7 @@ def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> Op
         naive_feature=config.am_feature,
         normalise=config.am_normalise,
         partners=partners,
+        cells=spec.seat_cells,
         own=config.own_sections(config.model_part),
     )
     return OPPONENT_MODELS[config.am_model].build(sizes, key=key)

@@ -286,7 +286,7 @@ def build_hop_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0) 
             draws=config.omg_sample,
             features="zero" if config.omg_q_input == "zero" else "inferred",
         ),
-        search=SearchSettings(config.hop_simulations, exploration, config.gamma, config.hop_beta),
+        search=SearchSettings(config.hop_simulations, exploration, config.gamma, config.hop_beta, config.hop_widening),
         limit_bytes=config.hop_search_bytes,
         test_greedy=config.test_greedy,
         test_simulations=config.hop_test_simulations,

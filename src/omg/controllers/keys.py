@@ -56,6 +56,11 @@ class SearchKeys(Keys):
     hop_exploration: Real | None = Field(
         None, ge=0, description="How much the search explores (c of its bound); None: 1 in stag_hunt, 15 in snowdrift"
     )
+    hop_widening: Handful = Field(
+        8,
+        ge=1,
+        description="Draws of what the others do in each position of a tree; 1: the tree knows what they will do",
+    )
     hop_beta: Real = Field(2.0, gt=0, description="Actions are drawn by softmax(beta * Q of the search)")
     hop_belief_within: Annotated[bool, _OF_GOALS] = Field(
         True, description="Beliefs about goals follow actions within an episode"

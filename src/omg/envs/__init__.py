@@ -42,7 +42,7 @@ ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
         ),
         "foraging": Entry(
             "omg.envs.foraging:Foraging",
-            EnvTraits("omg.envs.foraging:ForagingArgs"),
+            EnvTraits("omg.envs.foraging:ForagingArgs", on_cells=True),
             "Level-based foraging on a grid, general-sum",
         ),
         "predator_prey": Entry(
@@ -52,22 +52,22 @@ ENVS: Registry[Callable[[Any], Env], EnvTraits] = Registry(
         ),
         "stag_hunt": Entry(
             "omg.envs.stag_hunt:StagHunt",
-            EnvTraits("omg.envs.stag_hunt:StagHuntArgs", searchable=True),
+            EnvTraits("omg.envs.stag_hunt:StagHuntArgs", searchable=True, on_cells=True),
             "Hares for one, stags for two or more, on a board with obstacles",
         ),
         "snowdrift": Entry(
             "omg.envs.snowdrift:Snowdrift",
-            EnvTraits("omg.envs.snowdrift:SnowdriftArgs", searchable=True),
+            EnvTraits("omg.envs.snowdrift:SnowdriftArgs", searchable=True, on_cells=True),
             "Everybody gains from a removed drift, only those who shovel pay",
         ),
         "toy_grid": Entry(
             "omg.envs.toy_grid:ToyGrid",
-            EnvTraits("omg.envs.toy_grid:ToyGridArgs"),
+            EnvTraits("omg.envs.toy_grid:ToyGridArgs", on_cells=True),
             "Two players race for two cells that pay only the first to arrive",
         ),
         "rendezvous": Entry(
             "omg.envs.rendezvous:Rendezvous",
-            EnvTraits("omg.envs.rendezvous:RendezvousArgs"),
+            EnvTraits("omg.envs.rendezvous:RendezvousArgs", on_cells=True),
             "Two players are paid if a round ends with both on the same corner",
         ),
         "gymma": Entry(

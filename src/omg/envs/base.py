@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, TypeAlias, Ty
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from omg.envs.places import SeatPlace
+from omg.envs.places import SeatCells, SeatPlace
 from omg.registry.table import load
 from omg.registry.traits import Traits
 from omg.types import PyTree
@@ -60,6 +60,8 @@ class EnvTraits(Traits):
     """Whether its games are no JAX programs; `sc2` depends on its `backend`, see `plays_on_host`."""
     searchable: bool = field(default=False, kw_only=True)
     """Whether players can search it: a `grid.GridGame`, whose positions can be read off the global state."""
+    on_cells: bool = field(default=False, kw_only=True)
+    """Whether its views can tell on which cells of a board everybody is (`EnvSpec.seat_cells`)."""
 
     @property
     def args(self) -> type[GameArgs]:
@@ -102,6 +104,8 @@ class EnvSpec:
     """How a seat's part of the state tells where it is; None: the game does not say, or it has no places."""
     round_steps: Size | None = field(default=None, compare=False)
     """Steps of a round, in games that are played in rounds of equal length; None: there are none."""
+    seat_cells: SeatCells | None = field(default=None, compare=False)
+    """How views tell where everybody is on a board; None: they do not, or not of everybody."""
 
 
 class Observation(NamedTuple):

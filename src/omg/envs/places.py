@@ -84,3 +84,55 @@ class CellPlace:
 
 SeatPlace = NumberPlace | CellPlace
 """How one seat's numbers tell its place; plain data, so that games with equal ones are equal."""
+
+
+@dataclass(frozen=True)
+class SeatCells:
+    """How a seat's view tells on which cells of a board everybody is, what steps do, and which round it is."""
+
+    height: int
+    width: int
+    start: int
+    """Where the numbers of the seats begin: the own ones first, then those of the others in the order of seats."""
+    numbers: int
+    """How many there are of each seat."""
+    place: SeatPlace
+    """What they mean."""
+    moves: tuple[tuple[int, int], ...]
+    """Of every action, how many columns and rows it leads further where nothing is in the way."""
+    rounds: int = 1
+    """With more than one, views end with the round as one-hot."""
+
+    @property
+    def cells(self) -> int:
+        """Of the board, row by row."""
+        return self.height * self.width
+
+    def standing(self, views: Array, seats: int) -> Array:
+        """The cells on which everybody stands: views [..., O] of games for so many -> [..., seats] int32."""
+        import jax.numpy as jnp
+
+        by_seat = views[..., self.start : self.start + seats * self.numbers]
+        x, y, _ = self.place.read(by_seat.reshape(*views.shape[:-1], seats, self.numbers))
+        return self._cell(jnp.floor(x), jnp.floor(y))
+
+    def landing(self, cells: Array, actions: Array) -> Array:
+        """Where actions lead from cells, both [...] integers: [...] int32. Nobody leaves the board."""
+        import jax.numpy as jnp
+
+        across, down = jnp.asarray(self.moves, jnp.int32).T
+        return self._cell(cells % self.width + across[actions], cells // self.width + down[actions])
+
+    def round_number(self, views: Array) -> Array:
+        """[..., O] -> [...] int32, from 0."""
+        import jax.numpy as jnp
+
+        if self.rounds == 1:
+            return jnp.zeros(views.shape[:-1], jnp.int32)
+        return jnp.argmax(views[..., -self.rounds :], axis=-1).astype(jnp.int32)
+
+    def _cell(self, column: Array, row: Array) -> Array:
+        import jax.numpy as jnp
+
+        row, column = jnp.clip(row, 0, self.height - 1), jnp.clip(column, 0, self.width - 1)
+        return (row * self.width + column).astype(jnp.int32)

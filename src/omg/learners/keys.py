@@ -120,7 +120,7 @@ class PPOKeys(Keys):
     entropy_coef: Rate = Field(0.01, ge=0, description="PPO: weight of the policy's entropy, which keeps it exploring")
     ppo_epochs: Few = Field(4, ge=1, description="PPO: passes over the episodes of a round")
     ppo_minibatches: Few = Field(1, ge=1, description="PPO: parts into which a pass divides the episodes")
-    am_epochs: Annotated[Few, When("am_model", "base_am", "liam_am", "meliba_am", "omg_am")] = Field(
+    am_epochs: Annotated[Few, When("am_model", "base_am", "liam_am", "meliba_am", "omg_am", "recall_am")] = Field(
         1, ge=1, description="PPO: passes of the opponent model over the episodes of a round, each one step of am_lr"
     )
     ppo_clip: Real = Field(0.2, gt=0, description="PPO: how far from 1 the ratio of probabilities may move")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -24,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.components.selectors import random_legal, softmax
+from omg.components.selectors import random_legal
 from omg.envs.grid import GoalSet, GridGame
 from omg.envs.grid.state import State
 from omg.modules.opponent_models.base import ModelInputs, ModelSizes
@@ -41,6 +42,7 @@ from omg.modules.planning import (
     redrawn,
     spread_trunks,
 )
+from omg.planning.luck import drawn_deeds
 from omg.types import PyTree
 
 SMALLEST_PART = 16
@@ -155,11 +157,12 @@ class Judgement(Generic[State, Memory]):
         self, keys: Array, state: State, seat: Array, legal: Array, memory: Memory, wanted: Array, known: Array
     ) -> Array:
         """See `search.Judge.others`: each acts by its own network."""
+        draws = known.shape[1] // legal.shape[1]
 
         def act(others: CoPlayersNetwork, asked: Question[State, Memory]) -> Array:
             logits = others(*self.game.sight(asked.state, asked.seat), self.told(asked))
-            drawn = jax.vmap(lambda key, row, allowed: softmax(row, allowed, key, 0.0))(asked.keys, logits, asked.legal)
-            return drawn.astype(jnp.int8)
+            assert asked.keys is not None
+            return jax.vmap(partial(drawn_deeds, draws=draws))(asked.keys, logits, asked.legal)
 
         return self.ask(act, self.minds.others, Question(state, seat, legal, memory, keys), wanted, known)
 

@@ -4,12 +4,14 @@
 the others are after. This module gives them the rules of the game, never more trees at a time than the memory has room
 for, and says what to make of them.
 
-What the others do in a position is drawn once, before the first branch is followed from there, and holds for all of
-its branches: everybody moves at the same time, so nobody's move can depend on the branch. Branches are then compared
-under the same luck, and the others' networks look at a position at most once, and at most positions never.
+What the others may do in a position is drawn before the first branch is followed from there, `draws` times, and holds
+for all of its branches: everybody moves at the same time, so nobody's move can depend on the branch. Branches are then
+compared under the same luck, and the others' networks look at a position at most once, and at most positions never.
+The more often a branch is visited, the more of these draws it meets: what it is worth is a mean over what the others
+may do, not the best answer to the one thing that they will.
 
 Letters in shapes: N games, m focal seats in each, K trees for each of those, B = m * N * K trees in that order,
-A seats, J = A - 1 co-players in the order of their seats, U actions.
+A seats, J = A - 1 co-players in the order of their seats, U actions, D draws.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class SearchSettings:
     discount: float = 0.95
     beta: float = 2.0
     """Actions are drawn with chances proportional to exp(beta * Q)."""
+    draws: int = 1
+    """How often what the others do in a position is drawn; with 1, each tree knows the future."""
 
 
 class Game(Protocol[Position]):
@@ -99,10 +103,10 @@ class Judge(Protocol[Seen, Memory]):
             legal: [B, J, U] bool, of the co-players.
             memory: of these positions.
             wanted: [B] bool, where an answer is needed.
-            known: [B, J] int8, to be returned where none is.
+            known: [B, D * J] int8, to be returned where none is.
 
         Returns:
-            legal actions [B, J] int8.
+            legal actions [B, D * J] int8, of all co-players in one draw after the other (`drawn_deeds`).
         """
         ...
 
@@ -281,6 +285,7 @@ def grow_trees(
         simulations=settings.simulations,
         exploration=settings.exploration,
         key=search_key,
+        draws=settings.draws,
         kernels=kernels,
         axes=axes,
     )
@@ -353,7 +358,7 @@ def search_bytes(
     samples = jax.tree.leaves(memory)[0].shape[2]
     trees_of_game = seats.shape[1] * samples
     _, players, actions = legal.shape
-    numbers = len(seats) * trees_of_game * tree_bytes(actions, players - 1, kernels)
+    numbers = len(seats) * trees_of_game * tree_bytes(actions, players - 1, kernels, settings.draws)
     return (settings.simulations + 1) * (numbers + trees_of_game * size(state) + size(memory))
 
 

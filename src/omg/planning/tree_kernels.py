@@ -6,7 +6,7 @@ results as `trees.descend` and `trees.climb`; written with Pallas for its Triton
 
 Triton reads blocks whose sides are powers of two, so the branches of a node are filled up with illegal ones.
 
-Letters in shapes as in `trees`: B trees, nodes of each, U actions, here a power of two.
+Letters in shapes as in `trees`: B trees, nodes of each, U actions, here a power of two, D draws.
 """
 
 from __future__ import annotations
@@ -21,60 +21,70 @@ from jax.experimental import pallas as pl
 from omg.modules.kernels import compiler_params
 
 PRIOR, VISITS, RETURN, CHILD = range(4)
-"""What `Trees.branches` holds."""
+"""What `Trees.branches` holds; from CHILD on one number for each draw."""
 PARENT, ACTION, REWARD, DISCOUNT = range(4)
 """What `Trees.origins` holds."""
 
 
-def descend(branches: Array, exploration: float, interpret: bool = False) -> tuple[Array, Array, Array]:
+def descend(
+    branches: Array, alike: Array, turns: Array, exploration: float, interpret: bool = False
+) -> tuple[Array, Array, Array, Array]:
     """Follows the best branches from all roots; see `trees.descend`.
 
     Args:
-        branches: [B, nodes, U, 4].
+        branches: [B, nodes, U, 3 + D].
+        alike: [B, nodes, D].
+        turns: [simulations + 1] int32.
         exploration: c.
         interpret: run as ordinary JAX code, for tests without a GPU.
 
     Returns:
-        last nodes, the actions there, and the nodes of ends reached, [B] int32 each.
+        last nodes, the actions there, the draws, and the nodes of ends reached, [B] int32 each.
     """
     batch, nodes, actions, parts = branches.shape
     found = jax.ShapeDtypeStruct((batch,), jnp.int32)
-    node, action, child = pl.pallas_call(
+    node, action, draw, child = pl.pallas_call(
         partial(_descend_kernel, exploration=exploration),
-        out_shape=[found] * 3,
+        out_shape=[found] * 4,
         grid=(batch,),
-        in_specs=[pl.BlockSpec((1, nodes, actions, parts), lambda tree: (tree, 0, 0, 0))],
-        out_specs=[pl.BlockSpec((1,), lambda tree: (tree,))] * 3,
+        in_specs=[
+            pl.BlockSpec((1, nodes, actions, parts), lambda tree: (tree, 0, 0, 0)),
+            pl.BlockSpec((1, *alike.shape[1:]), lambda tree: (tree, 0, 0)),
+            pl.BlockSpec(turns.shape, lambda tree: (0,)),
+        ],
+        out_specs=[pl.BlockSpec((1,), lambda tree: (tree,))] * 4,
         interpret=interpret,
         compiler_params=compiler_params(interpret, warps=1),
-    )(branches)
-    return node, action, -child
+    )(branches, alike, turns)
+    return node, action, draw, -child
 
 
-def _descend_kernel(branches, node_out, action_out, child_out, *, exploration) -> None:  # type: ignore[no-untyped-def]
+def _descend_kernel(branches, alike, turns, *out, exploration) -> None:  # type: ignore[no-untyped-def]
     numbers = jax.lax.broadcasted_iota(jnp.int32, (branches.shape[2],), 0)
 
-    def step(walk: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        node = walk[2]
+    def step(walk: tuple[Array, ...]) -> tuple[Array, ...]:
+        node = walk[3]
         prior, visits = branches[0, node, :, PRIOR], branches[0, node, :, VISITS]
         total = 1.0 + jnp.sum(visits)
         score = branches[0, node, :, RETURN] + exploration * prior * jnp.sqrt(total) / (1.0 + visits)
         score = jnp.where(prior < 0, -jnp.inf, score)
         # Of equals the first.
         action = jnp.min(jnp.where(score == jnp.max(score), numbers, len(numbers)))
-        child = jnp.sum(jnp.where(numbers == action, branches[0, node, :, CHILD], 0.0))
-        return node, action, child.astype(jnp.int32)
+        turn = turns[branches[0, node, action, VISITS].astype(jnp.int32)]
+        draw = alike[0, node, turn].astype(jnp.int32)
+        return node, action, draw, branches[0, node, action, CHILD + draw].astype(jnp.int32)
 
     nobody = jnp.int32(0)
-    node, action, child = jax.lax.while_loop(lambda walk: walk[2] > 0, step, step((nobody, nobody, nobody)))
-    node_out[0], action_out[0], child_out[0] = node, action, child
+    walk = jax.lax.while_loop(lambda walk: walk[3] > 0, step, step((nobody, nobody, nobody, nobody)))
+    for part, found in zip(out, walk, strict=True):
+        part[0] = found
 
 
 def climb(branches: Array, origins: Array, leaf: Array, value: Array, interpret: bool = False) -> Array:
     """Adds returns to all branches on the way back to the roots; see `trees.climb`.
 
     Args:
-        branches: [B, nodes, U, 4]; written in place.
+        branches: [B, nodes, U, 3 + D]; written in place.
         origins: [B, nodes, 4].
         leaf: [B] int32.
         value: [B].
@@ -90,7 +100,7 @@ def climb(branches: Array, origins: Array, leaf: Array, value: Array, interpret:
         _climb_kernel,
         out_shape=jax.ShapeDtypeStruct(branches.shape, branches.dtype),
         grid=(batch,),
-        in_specs=[rows, pl.BlockSpec((1, nodes, parts), lambda tree: (tree, 0, 0)), one, one],
+        in_specs=[rows, pl.BlockSpec((1, *origins.shape[1:]), lambda tree: (tree, 0, 0)), one, one],
         out_specs=rows,
         input_output_aliases={0: 0},
         interpret=interpret,

@@ -8,17 +8,24 @@ number of simulations. Here a step up or down touches one row of each tree.
 
 A node behind the end of a game is never added: the last one before it is visited again.
 
-Letters in shapes: B trees, U actions; written out: nodes of each (the root is node 0, simulation i may add node i + 1).
+Where a step also depends on luck, `open_node` draws it several times for a node, and visits of a branch take turns with
+these draws (`turns_of`): a branch then leads to as many nodes as its luck differs, and its mean return is one over what
+may happen. With one draw it would be the best that can be done about a future that is known.
+
+Letters in shapes: B trees, U actions, D draws, J numbers of each; written out: nodes of each (the root is node 0,
+simulation i may add node i + 1).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from omg.modules.convolutions import on_cpu
@@ -49,9 +56,9 @@ class Open(Protocol[Given]):
     """Finds out what is needed to play on from a node, once it is certain that the tree will."""
 
     def __call__(self, key: Array, node: Given, wanted: Array, known: Array, /) -> Array:
-        """A random key, nodes, in which trees it is wanted [B] bool, what is known [B, J] -> what is now, [B, J] int8.
+        """A random key, nodes, in which trees it is wanted [B] bool, what is known [B, D * J] -> what is now, int8.
 
-        Rows that are not wanted stay as they are.
+        One draw after the other. Rows that are not wanted stay as they are.
         """
         ...
 
@@ -60,7 +67,7 @@ class Expand(Protocol[Node]):
     """Plays one step from nodes of the trees."""
 
     def __call__(self, key: Array, action: Array, node: Node, opened: Array, /) -> tuple[Array, Array, Arrival[Node]]:
-        """A random key, actions [B] int32, nodes, what `Open` said of them [B, J] -> rewards, discounts, what followed.
+        """A random key, actions [B] int32, nodes, a draw of each [B, J] -> rewards, discounts, what followed.
 
         Rewards and discounts are [B]; a discount of 0 is the end.
         """
@@ -71,14 +78,16 @@ class Trees(NamedTuple, Generic[Node]):
     """B trees; numbers of nodes and actions are floats, too, so that a row is read or written at once."""
 
     branches: Array
-    """[B, nodes, U, 4] float32: prior chance, visits, mean return, and the node it leads to: 0 for none yet, negative
-    for one where the game has ended."""
+    """[B, nodes, U, 3 + D] float32: prior chance, visits, mean return, and the node it leads to with each draw: 0 for
+    none yet, negative for one where the game has ended."""
     origins: Array
     """[B, nodes, 4] float32: how a node was reached: parent, action, reward, discount."""
     nodes: Node
     """Leaves [B, nodes, ...]."""
     opened: Array
-    """[B, nodes, J] int8, what `Open` said of nodes that have branches."""
+    """[B, nodes, D * J] int8, what `Open` said of nodes that have branches."""
+    alike: Array
+    """[B, nodes, D] float32: the first draw that is the same as this one; nodes lie under its number."""
     root_value: Array
     """[B], what the network said."""
 
@@ -108,6 +117,7 @@ def grow(
     simulations: int,
     exploration: float,
     key: Array,
+    draws: int = 1,
     kernels: bool = False,
     axes: Axes = (),
 ) -> Trees[Node]:
@@ -121,10 +131,11 @@ def grow(
         root: where they start.
         open_node: called before the first branch of a node is followed; most nodes never get any.
         expand: plays a step.
-        width: J, what `open_node` gives.
+        width: J, numbers of each draw that `open_node` gives.
         simulations: nodes to add to each.
         exploration: c.
         key: consumed; both functions get new ones in every simulation.
+        draws: D, how often `open_node` draws.
         kernels: whether GPU kernels walk the trees where the program turns out to run on CUDA, see `by_kernels`.
         axes: of `vmap`, whose trees wait for each other on their way down and up.
     """
@@ -132,22 +143,24 @@ def grow(
     size = simulations + 1
     row = jnp.arange(batch)
     slots = power_of_two(actions) if kernels else actions
+    turns = jnp.asarray(turns_of(simulations, draws))
 
     def allocate(leaf: Array) -> Array:
         return jnp.zeros((batch, size, *leaf.shape[1:]), leaf.dtype).at[:, 0].set(leaf)
 
     def branches_of(prior: Array) -> Array:
         filled = jnp.pad(prior, ((0, 0), (0, slots - actions)), constant_values=ILLEGAL)
-        return jnp.zeros((batch, slots, 4)).at[..., PRIOR].set(filled)
+        return jnp.zeros((batch, slots, CHILD + draws)).at[..., PRIOR].set(filled)
 
     trees = Trees(
         branches=allocate(branches_of(root.prior)),
         origins=jnp.zeros((batch, size, 4)),
         nodes=jax.tree.map(allocate, root.node),
-        opened=jnp.zeros((batch, size, width), jnp.int8),
+        opened=jnp.zeros((batch, size, draws * width), jnp.int8),
+        alike=jnp.zeros((batch, size, draws)),
         root_value=root.value,
     )
-    go_down: Callable[[Array], tuple[Array, Array, Array]] = partial(descend, exploration=exploration, axes=axes)
+    go_down: Callable[[Array, Array, Array], tuple[Array, ...]] = partial(descend, exploration=exploration, axes=axes)
     go_up: Callable[[Array, Array, Array, Array], Array] = partial(climb, axes=axes)
     if kernels:
         by_kernel = partial(tree_kernels.descend, exploration=exploration)
@@ -158,24 +171,48 @@ def grow(
         key, trees = carry
         key, open_key, expand_key = jax.random.split(key, 3)
         slot = index + 1
-        parent, action, ended = go_down(trees.branches)
+        parent, action, draw, ended = go_down(trees.branches, trees.alike, turns)
         before = jax.tree.map(lambda leaf: leaf[row, parent], trees.nodes)
         untouched = jnp.sum(trees.branches[row, parent, :, VISITS], axis=-1) == 0
         known = open_node(open_key, before, untouched, trees.opened[row, parent])
-        reward, discount, after = expand(expand_key, action, before, known)
+        luck = known.reshape(batch, draws, width)
+        reward, discount, after = expand(expand_key, action, before, luck[row, draw])
         origin = jnp.stack([parent.astype(jnp.float32), action.astype(jnp.float32), reward, discount], axis=-1)
         child = jnp.where(discount > 0, slot, -slot).astype(jnp.float32)
         # Where the game had ended before, the new slot stays without a parent that knows it.
         child = jnp.where(ended > 0, -ended.astype(jnp.float32), child)
-        branches = trees.branches.at[:, slot].set(branches_of(after.prior)).at[row, parent, action, CHILD].set(child)
+        branches = trees.branches.at[:, slot].set(branches_of(after.prior))
+        branches = branches.at[row, parent, action, CHILD + draw].set(child)
         origins = trees.origins.at[:, slot].set(origin)
         nodes = jax.tree.map(lambda leaf, new: leaf.at[:, slot].set(new), trees.nodes, after.node)
         leaf = jnp.where(ended > 0, ended, slot)
         branches = go_up(branches, origins, leaf, jnp.where(discount > 0, after.value, 0.0))
-        return key, Trees(branches, origins, nodes, trees.opened.at[row, parent].set(known), trees.root_value)
+        opened = trees.opened.at[row, parent].set(known)
+        alike = trees.alike.at[row, parent].set(first_alike(luck))
+        return key, Trees(branches, origins, nodes, opened, alike, trees.root_value)
 
     _, grown = jax.lax.fori_loop(0, simulations, simulate, (key, trees))
     return grown._replace(branches=grown.branches[:, :, :actions])
+
+
+def turns_of(simulations: int, draws: int) -> np.ndarray:
+    """Which draw a branch takes at its first, second and later visits: [simulations + 1] int32.
+
+    Until its k-th visit a branch takes ceil(sqrt(k)) draws at most; one that it has not taken yet comes first, else the
+    one that it took least often.
+    """
+    taken = np.zeros(draws, np.int64)
+    found = np.zeros(simulations + 1, np.int32)
+    for visit in range(simulations + 1):
+        found[visit] = np.argmin(taken[: math.isqrt(visit) + 1])
+        taken[found[visit]] += 1
+    return found
+
+
+def first_alike(luck: Array) -> Array:
+    """For each draw [B, D, J] the number of the first that is the same: [B, D] float32."""
+    same = jnp.all(luck[:, :, None] == luck[:, None], axis=-1)
+    return jnp.argmax(same, axis=-1).astype(jnp.float32)
 
 
 def by_kernels() -> bool:
@@ -183,14 +220,14 @@ def by_kernels() -> bool:
     return triton() is not None and not on_cpu()
 
 
-def tree_bytes(actions: int, width: int, kernels: bool) -> int:
+def tree_bytes(actions: int, width: int, kernels: bool, draws: int = 1) -> int:
     """Bytes that a tree takes for every node, besides the node itself; see `Trees`.
 
-    Four numbers of every branch (the kernels fill branches up to a power of two), four of how the node was reached, and
-    `width` bytes of what `Open` said.
+    Three numbers of every branch (the kernels fill branches up to a power of two) and one for each draw, four of how
+    the node was reached, and `width` bytes and a number for each draw.
     """
     slots = power_of_two(actions) if kernels else actions
-    return 4 * 4 * (slots + 1) + width
+    return 4 * ((CHILD + draws) * slots + 4 + draws) + draws * width
 
 
 def anywhere(flags: Array, axes: Axes) -> Array:
@@ -199,18 +236,27 @@ def anywhere(flags: Array, axes: Axes) -> Array:
     return jax.lax.pmax(found.astype(jnp.int32), axes) > 0 if axes else found
 
 
-def descend(branches: Array, exploration: float, axes: Axes = ()) -> tuple[Array, Array, Array]:
+def descend(
+    branches: Array, alike: Array, turns: Array, exploration: float, axes: Axes = ()
+) -> tuple[Array, Array, Array, Array]:
     """Follows the best branches from all roots.
 
+    Args:
+        branches: [B, nodes, U, 3 + D].
+        alike: [B, nodes, D].
+        turns: of `turns_of`.
+        exploration: c.
+        axes: see `grow`.
+
     Returns:
-        the last nodes [B] int32 and the actions there [B] int32, whose branches lead to nothing yet or to an end; and
-        the node of that end, 0 for none, [B] int32.
+        the last nodes, the actions there and the draws whose turn it is, with which they lead to nothing yet or to an
+        end; and the node of that end, 0 for none. [B] int32 each.
     """
     batch = len(branches)
     row, nobody = jnp.arange(batch), jnp.zeros(batch, jnp.int32)
 
-    def step(walk: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        node, action, child = walk
+    def step(walk: tuple[Array, ...]) -> tuple[Array, ...]:
+        node, _, _, child = walk
         # Those that have arrived choose again where they stand, and choose the same.
         node = jnp.maximum(node, child)
         here = branches[row, node]
@@ -218,19 +264,21 @@ def descend(branches: Array, exploration: float, axes: Axes = ()) -> tuple[Array
         total = 1.0 + jnp.sum(visits, axis=-1, keepdims=True)
         score = here[..., RETURN] + exploration * prior * jnp.sqrt(total) / (1.0 + visits)
         action = jnp.argmax(jnp.where(prior < 0, -jnp.inf, score), axis=-1).astype(jnp.int32)
-        return node, action, here[row, action, CHILD].astype(jnp.int32)
+        turn = turns[visits[row, action].astype(jnp.int32)]
+        draw = alike[row, node, turn].astype(jnp.int32)
+        return node, action, draw, here[row, action, CHILD + draw].astype(jnp.int32)
 
-    start = step((nobody, nobody, nobody))
+    start = step((nobody, nobody, nobody, nobody))
     # A child has a higher number than its parent, so the highest of both is where to go on.
-    node, action, child = jax.lax.while_loop(lambda walk: anywhere(walk[2] > 0, axes), step, start)
-    return node, action, -child
+    node, action, draw, child = jax.lax.while_loop(lambda walk: anywhere(walk[3] > 0, axes), step, start)
+    return node, action, draw, -child
 
 
 def climb(branches: Array, origins: Array, leaf: Array, value: Array, axes: Axes = ()) -> Array:
     """Adds the return of every tree's newest visit to all branches on the way back to its root.
 
     Args:
-        branches: [B, nodes, U, 4].
+        branches: [B, nodes, U, 3 + D].
         origins: [B, nodes, 4].
         leaf: [B] int32, the nodes that were visited last.
         value: [B], the return from there on.

@@ -5,55 +5,22 @@ Letters in shapes: F filmed games, T+1 slots, m seats of the player that learns,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from omg.components import EpisodeBatch
-from omg.config import Config
-from omg.controllers.base import Player, Tells
-from omg.controllers.team import KIND_RECORDS, Squad, kind_records
-from omg.envs import Env
+from omg.envs import Env, EnvSpec
 from omg.envs.scenes import Scenery, scenery_of
-from omg.modules.told import Expectation, ExpectedActions, ExpectedGoals, ExpectedPlaces, ExpectedViews, Searched, Told
-from omg.recordings.places import Ahead, GameCourse, places
+from omg.modules.told import ExpectedActions, ExpectedGoals, ExpectedPlaces, ExpectedViews, Searched
+from omg.recordings.header import Headers
+from omg.recordings.places import Ahead, GameCourses, places
 from omg.recordings.recording import Recording
+from omg.recordings.voices import Cast, Sitting, Who, everybody
 from omg.runners.vector import OWN_RETURN, EpisodeStats, Filmed
-from omg.types import PyTree, Tree
-
-
-class Who(NamedTuple):
-    """What is known of a player besides its networks."""
-
-    label: str
-    algorithm: str
-    values: str | None
-    """What it tells of its actions, see `header.SeatLook`; None of who tells nothing."""
-    model: str
-    """Its opponent model, in words."""
-    ahead: Ahead | None
-    """What its subgoals are about; None of who has none."""
-
-
-class Cast(NamedTuple):
-    """Everybody who may sit in a seat of filmed games."""
-
-    main: Player | None
-    """The player that was tested; None where all are frozen players."""
-    who: Who | None
-    """What is known of it."""
-    main_seats: np.ndarray | None
-    """[F, m], its seats; None for all seats in their order."""
-    squad: Squad | None
-    mates: tuple[Who, ...]
-    """Of the frozen players, by their number in the squad."""
+from omg.types import Tree
 
 
 class About(NamedTuple):
@@ -66,23 +33,6 @@ class About(NamedTuple):
     t_env: int | None
 
 
-def who_of(label: str, algorithm: str, config: Config, round_steps: int | None) -> Who:
-    """What is known of a player of a configuration; `round_steps` of its game."""
-    learner = config.learner_part
-    # A planner's networks say probabilities, but it tells what its search found: mean returns.
-    values = "logits" if learner.learns_probabilities and not learner.plans else "q"
-    ahead = None
-    if learner.infers_subgoals:
-        at_round_ends = round_steps is not None and config.omg_candidates == "rounds"
-        ahead = Ahead(None, round_steps) if at_round_ends else Ahead(config.omg_horizon)
-    return Who(label, algorithm, values, config.am_model, ahead)
-
-
-def script_of(name: str) -> Who:
-    """What is known of a scripted player."""
-    return Who(name, name, None, "", None)
-
-
 def recordings(filmed: Filmed, stats: EpisodeStats, cast: Cast, about: About, *, first: int = 0) -> list[Recording]:
     """The F games of one film, as NumPy arrays, each as a recording.
 
@@ -93,10 +43,15 @@ def recordings(filmed: Filmed, stats: EpisodeStats, cast: Cast, about: About, *,
         about: the games.
         first: how many were recorded before these.
     """
-    games = len(filmed.batch.actions)
-    told = _everybody(filmed, cast, about.env.spec.n_agents)
-    scenery = scenery_of(about.env)
-    return [_recording(number, filmed, stats, told[number], about, scenery, first) for number in range(games)]
+    scenery, spec = scenery_of(about.env), about.env.spec
+    seats = everybody(filmed.batch, cast, spec.n_agents)
+    steps = np.asarray(filmed.batch.filled).sum(axis=1).astype(int)
+    headings = {} if scenery is None else _headings(filmed, seats, steps, scenery, spec)
+    looks, alike = _looks(scenery, spec.n_actions), Headers()
+    return [
+        _recording(number, int(steps[number]), filmed, stats, row, about, scenery, headings, looks, alike, first)
+        for number, row in enumerate(seats)
+    ]
 
 
 class _Picture(NamedTuple):
@@ -111,110 +66,53 @@ class _Picture(NamedTuple):
     cooldown: np.ndarray
 
 
-class _Seat(NamedTuple):
-    """Who sat in a seat of a game, and what they told, leaves [T+1, ...]; None of who told nothing."""
-
-    who: Who
-    learns: bool
-    told: Told | None
+_Headings: TypeAlias = dict[tuple[int, int, int], tuple[Tree, dict[str, np.ndarray]]]
+"""Beliefs about places by game, seat and number of the expectation, their columns [T+1, ...] of the longest game."""
 
 
-def _everybody(filmed: Filmed, cast: Cast, agents: int) -> list[list[_Seat]]:
-    """Of every game who sat in each seat."""
-    batch = filmed.batch._replace(records=_played(filmed.batch))
-    games = len(batch.actions)
-    own = {name: rows for name, rows in batch.records.items() if not name.startswith(KIND_RECORDS)}
-    main = _tell(cast.main, own) if isinstance(cast.main, Tells) else None
-    seats = np.tile(np.arange(agents), (games, 1)) if cast.main_seats is None else cast.main_seats
-    mates = _mates(batch, cast.squad) if cast.squad is not None else {}
-    found: list[list[_Seat]] = []
-    for game in range(games):
-        row = []
-        for seat in range(agents):
-            number = -1 if batch.players is None else int(batch.players[game, seat])
-            if number >= 0:
-                row.append(_Seat(cast.mates[number], False, mates.get((game, seat))))
+def _headings(
+    filmed: Filmed, seats: list[list[Sitting]], steps: np.ndarray, scenery: Scenery[Any], spec: EnvSpec
+) -> _Headings:
+    """Where seats think that others are heading: of one seat in all games at once."""
+    together: dict[tuple[int, int, Ahead | None], list[int]] = {}
+    for game, row in enumerate(seats):
+        for seat, sitting in enumerate(row):
+            together.setdefault((seat, id(sitting.told), sitting.who.ahead), []).append(game)
+    longest = int(steps.max()) + 1
+    scene = _Picture(*(np.asarray(part[:, :longest]) for part in filmed.scenes))
+    courses = GameCourses(scene.x, scene.y, scene.there, np.asarray(filmed.batch.actions[:, : longest - 1]), steps)
+    found: _Headings = {}
+    for (seat, _, ahead), games in together.items():
+        told = seats[games[0]][seat].told
+        at = np.array(games), np.array([seats[game][seat].place for game in games])
+        for number, expected in enumerate(() if told is None else told.expectations):
+            own = Ahead(expected.horizon) if isinstance(expected, ExpectedPlaces) and expected.horizon else ahead
+            if own is None or not isinstance(expected, ExpectedViews | ExpectedPlaces):
                 continue
-            assert cast.who is not None
-            place = int(np.flatnonzero(seats[game] == seat)[0])
-            one = None if main is None else jax.tree.map(lambda leaf, p=place, g=game: leaf[g, :, p], main)
-            row.append(_Seat(cast.who, True, one))
-        found.append(row)
+            rows = jax.tree.map(lambda leaf, at=at: np.asarray(leaf[:, :, :longest][at], np.float32), expected)
+            belief = places(rows, at[0], seat, scenery, spec, courses, own)
+            if belief is not None:
+                found |= {
+                    (game, seat, number): (belief[0], {name: part[row] for name, part in belief[1].items()})
+                    for row, game in enumerate(games)
+                }
     return found
-
-
-def _played(batch: EpisodeBatch) -> dict[str, Array]:
-    """Records up to the end of the longest game, in quarters of the limit: at most four programs tell of them."""
-    slots = batch.filled.shape[1]
-    quarter = -(-slots // 4)
-    longest = int(batch.filled.sum(axis=1).max()) + 1
-    until = min(-(-longest // quarter) * quarter, slots)
-    return {name: rows[:, :until] for name, rows in batch.records.items()}
-
-
-def _mates(batch: EpisodeBatch, squad: Squad) -> dict[tuple[int, int], Told]:
-    """What the frozen players told, by game and seat."""
-    found, first = dict[tuple[int, int], Told](), 0
-    assert batch.players is not None
-    for kind, count in enumerate(squad.numbers):
-        prefix = kind_records(kind)
-        records = {name.removeprefix(prefix): rows for name, rows in batch.records.items() if name.startswith(prefix)}
-        mine = (batch.players >= first) & (batch.players < first + count)
-        if isinstance(squad.kinds[kind], Tells) and records and mine.any():
-            # Rows for all seats, whoever has them, so that other teams need no other compilation.
-            numbers = np.where(mine, batch.players - first, 0).reshape(-1)
-            rows = {
-                name: np.swapaxes(np.asarray(values), 1, 2).reshape(-1, *values.shape[1:2], *values.shape[3:])
-                for name, values in records.items()
-            }
-            told = _tell_rows(squad.kinds[kind], jnp.asarray(numbers), rows)
-            agents = batch.players.shape[1]
-            for game, seat in np.argwhere(mine):
-                row = int(game * agents + seat)
-                found[int(game), int(seat)] = jax.tree.map(lambda leaf, r=row: leaf[r], told)
-        first += count
-    return found
-
-
-def _tell(player: PyTree, records: dict[str, Array]) -> Told:
-    told: Told = jax.device_get(_told(player, records))
-    return told
-
-
-@eqx.filter_jit
-def _told(player: Tells, records: dict[str, Array]) -> Told:
-    return player.told(records)
-
-
-def _tell_rows(kind: PyTree, numbers: Array, rows: dict[str, np.ndarray]) -> Told:
-    """What players of a kind told of rows [n, T+1, ...], each row by the player of its number [n]."""
-    told: Told = jax.device_get(_told_rows(kind, numbers, rows))
-    return told
-
-
-@eqx.filter_jit
-def _told_rows(kind: PyTree, numbers: Array, rows: PyTree) -> Told:
-    arrays, rest = eqx.partition(kind, eqx.is_array)
-
-    def one(number: Array, records: dict[str, Array]) -> Told:
-        player = eqx.combine(jax.tree.map(lambda leaf: leaf[number], arrays), rest)
-        told: Told = player.told({name: values[None, :, None] for name, values in records.items()})
-        return jax.tree.map(lambda leaf: leaf[0, :, 0], told)
-
-    return jax.vmap(one)(numbers, rows)
 
 
 def _recording(
     number: int,
+    steps: int,
     filmed: Filmed,
     stats: EpisodeStats,
-    seats: Sequence[_Seat],
+    seats: list[Sitting],
     about: About,
     scenery: Scenery[Any] | None,
+    headings: _Headings,
+    looks: Tree,
+    alike: Headers,
     first: int,
 ) -> Recording:
     batch, spec = filmed.batch, about.env.spec
-    steps = int(batch.filled[number].sum())
     scene = None if scenery is None else _Picture(*(np.asarray(part[number, : steps + 1]) for part in filmed.scenes))
     actions = np.asarray(batch.actions[number, :steps])
     columns: dict[str, np.ndarray] = {
@@ -230,7 +128,6 @@ def _recording(
         }
     values, any_values = np.full(columns["avail"].shape, np.nan, np.float32), False
     beliefs: list[Tree] = []
-    course = None if scene is None else GameCourse(scene.x, scene.y, scene.there, actions)
     pieces = list(scenery.seats) if scenery is not None and scenery.seats else [None] * len(seats)
     here = np.ones((steps + 1, len(seats)), bool)
     if scene is not None and scenery is not None and scenery.seats:
@@ -238,18 +135,23 @@ def _recording(
     for seat, sitting in enumerate(seats):
         if sitting.told is None:
             continue
-        told: Told = jax.tree.map(lambda leaf: np.array(leaf[: steps + 1], np.float32), sitting.told)
         awake = here[:, seat].copy()
-        awake[-1:] &= told.last_known
-        if told.values is not None:
-            values[:, seat] = _known(np.asarray(told.values), awake)
+        awake[-1:] &= sitting.told.last_known
+        if sitting.told.values is not None:
+            values[:, seat] = _known(sitting.own(sitting.told.values, number, steps + 1), awake)
             any_values = True
-        for expected in told.expectations:
-            belief = _belief(expected, seat, sitting.who, awake, scenery, course, about)
-            if belief is not None:
-                entry, own = belief
-                columns |= {f"beliefs.{len(beliefs)}.{name}": part for name, part in own.items()}
-                beliefs.append({"seat": seat, **entry})
+        for which, expected in enumerate(sitting.told.expectations):
+            if isinstance(expected, ExpectedViews | ExpectedPlaces):
+                if (number, seat, which) not in headings:
+                    continue
+                keys, whole = headings[number, seat, which]
+                entry = {**keys, "source": "subgoal"}
+                own = {name: part[: steps + 1] for name, part in whole.items()}
+            else:
+                expected = jax.tree.map(partial(sitting.own, game=number, moments=steps + 1), expected)
+                entry, own = _belief(expected, seat, sitting.who, awake, spec.n_agents)
+            columns |= {f"beliefs.{len(beliefs)}.{name}": part for name, part in own.items()}
+            beliefs.append({"seat": seat, **entry})
     if any_values:
         columns["values"] = values
     header: Tree = {
@@ -257,7 +159,7 @@ def _recording(
         "game": spec.name,
         "scenario": spec.scenario,
         "env_args": about.env_args,
-        **_looks(scenery, spec.n_actions),
+        **looks,
         "seats": [
             {
                 "label": sitting.who.label,
@@ -276,7 +178,7 @@ def _recording(
         "facts": _facts(stats, number, learns=any(sitting.learns for sitting in seats)),
         "beliefs": beliefs,
     }
-    return Recording(header, columns)
+    return Recording(header, columns, alike)
 
 
 def _known(values: np.ndarray, awake: np.ndarray) -> np.ndarray:
@@ -286,36 +188,20 @@ def _known(values: np.ndarray, awake: np.ndarray) -> np.ndarray:
 
 
 def _belief(
-    expected: Expectation,
-    seat: int,
-    who: Who,
-    awake: np.ndarray,
-    scenery: Scenery[Any] | None,
-    course: GameCourse | None,
-    about: About,
-) -> tuple[Tree, dict[str, np.ndarray]] | None:
+    expected: ExpectedActions | ExpectedGoals | Searched, seat: int, who: Who, awake: np.ndarray, agents: int
+) -> tuple[Tree, dict[str, np.ndarray]]:
     """What one seat expects, of leaves [T+1, ...], as an entry of the header but for the seat, and its columns."""
-    agents = about.env.spec.n_agents
     if isinstance(expected, Searched):
         parts = {"chances": expected.chances, "visits": expected.visits, "values": expected.values}
         columns = {name: _known(np.asarray(part), awake) for name, part in parts.items()}
         columns |= {"value": _known(np.asarray(expected.value), awake)}
         return {"kind": "search", "source": "search"}, columns | _within(columns, "chances", "visits")
-    if isinstance(expected, ExpectedViews | ExpectedPlaces):
-        ahead = who.ahead
-        if isinstance(expected, ExpectedPlaces) and expected.horizon is not None:
-            ahead = Ahead(expected.horizon)
-        if scenery is None or course is None or ahead is None:
-            return None
-        found = places(expected, seat, scenery, about.env.spec, course, ahead)
-        return None if found is None else ({**found[0], "source": "subgoal"}, found[1])
     others = [(seat + place) % agents for place in range(1, agents)]
     others = others if expected.round_table else sorted(others)
     columns = {"chances": _known(np.asarray(expected.chances), awake)}
     columns |= _within(columns, "chances")
     if isinstance(expected, ExpectedActions):
         return {"kind": "actions", "source": who.model, "seats": others}, columns
-    assert isinstance(expected, ExpectedGoals)
     columns |= {"x": _known(np.asarray(expected.x), awake), "y": _known(np.asarray(expected.y), awake)}
     goals = [{"name": name} for name in expected.names]
     return {"kind": "goals", "source": "beliefs", "seats": others, "goals": goals}, columns

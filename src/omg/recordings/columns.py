@@ -6,7 +6,10 @@ seat's observation, S the global state; of a belief J others, G goals.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -136,9 +139,10 @@ BELIEFS = {
 """Of one belief, by its kind; in a file belief number i has `beliefs.i.NAME`."""
 
 
-def columns_of(kinds: list[str]) -> dict[str, Series]:
+@lru_cache(maxsize=16)
+def columns_of(kinds: tuple[str, ...]) -> Mapping[str, Series]:
     """All columns that a recording with beliefs of these kinds may have, by their name in the file."""
     found = {column.name: column for column in GAME}
     for number, kind in enumerate(kinds):
         found |= {f"beliefs.{number}.{column.name}": column for column in BELIEFS[kind]}
-    return found
+    return MappingProxyType(found)

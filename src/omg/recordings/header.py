@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from omg.errors import is_plain_text
+from omg.types import Tree
 
 FORMAT: Literal[1] = 1
 """Version of the format; another number is another format."""
@@ -49,7 +50,7 @@ Options = Annotated[dict[Text, JsonValue], AfterValidator(_shallow)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, validate_assignment=True)
 
 
 class StageLook(_Part):
@@ -183,3 +184,30 @@ class Header(_Part):
     facts: Annotated[dict[Text, float], Field(max_length=1000)]
     """`return`, `steps`, and the game's metrics at its end."""
     beliefs: Annotated[list[Belief], Field(max_length=MOST_LAYERS)] = []
+
+
+_OWN = ("number", "t_env", "ended", "facts")
+"""What differs between games of one film."""
+
+
+class Headers:
+    """Checks headers of games that are alike: what they share once, what is a game's own for each."""
+
+    def __init__(self) -> None:
+        self._shared: Tree = {}
+        self._checked: Header | None = None
+
+    def of(self, header: Tree) -> Header:
+        """A header that has all keys, as `Header` has it.
+
+        Raises:
+            ValidationError: it is none.
+        """
+        shared = {key: value for key, value in header.items() if key not in _OWN}
+        if self._checked is None or shared != self._shared:
+            self._checked, self._shared = Header.model_validate(header), shared
+            return self._checked
+        made = self._checked.model_copy()
+        for key in _OWN:
+            setattr(made, key, header[key])  # Checked, as `_Part` asks for it.
+        return made

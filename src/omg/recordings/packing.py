@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -29,6 +29,8 @@ MOST_HEAD = 8_000_000
 MOST_BYTES = 512_000_000
 """Bytes of all columns together, unpacked."""
 _LONGEST_AXIS = 1_000_000
+_SMALL = 16_384
+"""Numbers of a column that is looked at together with others."""
 
 Columns = Mapping[str, np.ndarray]
 
@@ -50,12 +52,12 @@ class _Head(BaseModel):
 def pack(header: Header, columns: Columns) -> bytes:
     """A recording as bytes; `columns` must be what `check` accepts."""
     entries, parts = [], []
-    for name, column in columns_of([belief.kind for belief in header.beliefs]).items():
+    for name, column in _known(header).items():
         if name not in columns:
             continue
         values = np.asarray(columns[name])
-        plain = np.packbits(values) if column.type == "bit" else values.astype(TYPES[column.type])
-        parts.append(zlib.compress(plain.tobytes(), 6))
+        plain = np.packbits(values) if column.type == "bit" else np.ascontiguousarray(values, TYPES[column.type])
+        parts.append(zlib.compress(plain.data, 6))
         entries.append({"name": name, "type": column.type, "shape": list(values.shape), "bytes": len(parts[-1])})
     head = {"header": header.model_dump(mode="json"), "columns": entries}
     text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
@@ -76,7 +78,7 @@ def unpack(data: bytes) -> tuple[Header, dict[str, np.ndarray]]:
     if len(data) < 16 or length > min(len(data) - 16, MOST_HEAD):
         raise DamagedFileError(f"its head claims {length} bytes, the file has {len(data)}")
     head = _head(data[16 : 16 + length])
-    known = columns_of([belief.kind for belief in head.header.beliefs])
+    known = _known(head.header)
     found: dict[str, np.ndarray] = {}
     position, room = 16 + length, MOST_BYTES
     for entry in head.columns:
@@ -104,7 +106,7 @@ def check(header: Header, columns: Columns) -> None:
     Raises:
         DamagedFileError: names the first that does not fit.
     """
-    known = columns_of([belief.kind for belief in header.beliefs])
+    known = _known(header)
     for name in columns:
         if name not in known:
             raise DamagedFileError(f"there is no column {abridged(name, 60)}")
@@ -112,25 +114,43 @@ def check(header: Header, columns: Columns) -> None:
     if "actions" in columns:
         sizes["T"] = len(columns["actions"])
         sizes["T+1"] = sizes["T"] + 1
-    own = [_sizes_of(belief) for belief in header.beliefs]
+    own = [sizes | _sizes_of(belief) for belief in header.beliefs]
+    numbers: dict[tuple[bool, float, float], list[tuple[str, np.ndarray]]] = {}
     for name, column in known.items():
         if name in columns:
-            expected = sizes if not name.startswith("beliefs.") else sizes | own[int(name.split(".")[1])]
-            _check_column(name, column, columns[name], expected)
+            values = columns[name]
+            _check_shape(name, column, values, own[int(name.split(".")[1])] if name.startswith("beliefs.") else sizes)
+            if column.type != "bit" and values.size:
+                numbers.setdefault((column.unknown, column.lowest, column.highest), []).append((name, values))
         elif column.needed:
             raise DamagedFileError(f"column {name} is missing")
+    for limits, found in numbers.items():
+        _check_ranges(found, *limits)
     if columns["actions"].size and columns["actions"].max() >= sizes["U"]:
         raise DamagedFileError(f"column actions has an action that is not one of {sizes['U']}")
     _check_numbers(header, sizes)
 
 
+def _known(header: Header) -> Mapping[str, Series]:
+    """All columns that there may be."""
+    return columns_of(tuple(belief.kind for belief in header.beliefs))
+
+
 def _sizes_of(belief: Belief) -> dict[str, int]:
     """Axes of the columns of one belief."""
-    others = belief.pieces if belief.kind == "places" else getattr(belief, "seats", ())
-    return {"J": len(others), "G": len(getattr(belief, "goals", ()))}
+    return {"J": len(_pieces_of(belief) or _seats_of(belief)), "G": len(belief.goals) if belief.kind == "goals" else 0}
 
 
-def _check_column(name: str, column: Series, values: np.ndarray, expected: Mapping[str, int]) -> None:
+def _pieces_of(belief: Belief) -> Sequence[int]:
+    """What it speaks of."""
+    return belief.pieces if belief.kind == "places" else ()
+
+
+def _seats_of(belief: Belief) -> Sequence[int]:
+    return belief.seats if belief.kind in ("actions", "goals") else ()
+
+
+def _check_shape(name: str, column: Series, values: np.ndarray, expected: Mapping[str, int]) -> None:
     if values.ndim != len(column.axes):
         raise DamagedFileError(f"column {name} has {values.ndim} axes, expected {len(column.axes)}")
     for axis, size in zip(column.axes, values.shape, strict=True):
@@ -139,26 +159,35 @@ def _check_column(name: str, column: Series, values: np.ndarray, expected: Mappi
             raise DamagedFileError(
                 f"column {name} has {size} along {axis}, expected {expected.get(axis, expected['A'])}"
             )
-    if column.type == "bit":
-        if values.dtype != np.bool_:
-            raise DamagedFileError(f"column {name} holds no truth values")
-        return
-    if values.dtype.kind not in "if":
+    if column.type == "bit" and values.dtype != np.bool_:
+        raise DamagedFileError(f"column {name} holds no truth values")
+    if column.type != "bit" and values.dtype.kind not in "if":
         raise DamagedFileError(f"column {name} holds no numbers")
-    if values.size == 0:
-        return
+
+
+def _check_ranges(columns: Sequence[tuple[str, np.ndarray]], unknown: bool, lowest: float, highest: float) -> None:
+    """Refuses columns with numbers out of a range: many small ones are looked at as one."""
+    small = [values.ravel() for _, values in columns if values.size <= _SMALL and values.dtype == np.float32]
+    if len(small) > 1 and _in_range(np.concatenate(small), unknown, lowest, highest):
+        columns = [(name, values) for name, values in columns if values.size > _SMALL or values.dtype != np.float32]
+    for name, values in columns:
+        if not _in_range(values, unknown, lowest, highest):
+            raise DamagedFileError(f"column {name} has numbers outside {lowest:g} to {highest:g}")
+
+
+def _in_range(values: np.ndarray, unknown: bool, lowest: float, highest: float) -> bool:
     # Two looks instead of six: a number that is none shows in the ends, unless it may be there.
-    least, most = (np.fmin, np.fmax) if column.unknown else (np.minimum, np.maximum)
-    ends = np.asarray([least.reduce(values, axis=None), most.reduce(values, axis=None)])
-    nothing_known = column.unknown and np.isnan(ends).all()
-    if not nothing_known and not (np.isfinite(ends) & (ends >= column.lowest) & (ends <= column.highest)).all():
-        raise DamagedFileError(f"column {name} has numbers outside {column.lowest:g} to {column.highest:g}")
+    least, most = (np.fmin, np.fmax) if unknown else (np.minimum, np.maximum)
+    ends = float(least.reduce(values, axis=None)), float(most.reduce(values, axis=None))
+    if unknown and math.isnan(ends[0]) and math.isnan(ends[1]):
+        return True
+    return all(math.isfinite(end) and lowest <= end <= highest for end in ends)
 
 
 def _check_numbers(header: Header, sizes: dict[str, int]) -> None:
     """Refuses numbers of pieces and seats that there are not."""
-    belief_pieces = [piece for belief in header.beliefs for piece in getattr(belief, "pieces", ())]
-    belief_seats = [seat for belief in header.beliefs for seat in (belief.seat, *getattr(belief, "seats", ()))]
+    belief_pieces = [piece for belief in header.beliefs for piece in _pieces_of(belief)]
+    belief_seats = [seat for belief in header.beliefs for seat in (belief.seat, *_seats_of(belief))]
     pieces = [*(seat.piece for seat in header.seats), *(action.piece for action in header.actions), *belief_pieces]
     if any(piece is not None and piece >= sizes["P"] for piece in pieces):
         raise DamagedFileError(f"its header names a piece that is not one of {sizes['P']}")

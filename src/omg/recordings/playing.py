@@ -23,9 +23,10 @@ from omg.envs.scenes import scenery_of
 from omg.errors import UserError
 from omg.evaluation import load_mates
 from omg.pools import Agent, Pool
-from omg.recordings.capture import About, Cast, Who, recordings, script_of, who_of
+from omg.recordings.capture import About, recordings
 from omg.recordings.recording import Recording
 from omg.recordings.runs import members_of
+from omg.recordings.voices import Cast, Who, script_of, who_of
 from omg.runners.vector import EpisodeStats, Film, Filmed, play_episodes
 from omg.types import Tree
 

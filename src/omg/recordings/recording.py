@@ -13,7 +13,7 @@ from omg.components.headers import DamagedFileError, check_regular
 from omg.errors import UserError, abridged
 from omg.names import inert
 from omg.recordings.columns import BELIEFS
-from omg.recordings.header import Header
+from omg.recordings.header import Header, Headers
 from omg.recordings.packing import MOST_FILE, check, pack, unpack
 from omg.types import Tree
 
@@ -30,18 +30,19 @@ class Recording(Mapping[str, np.ndarray]):
     ...     print(belief["kind"], belief["seat"], belief["columns"]["distance"])
     """
 
-    def __init__(self, header: Tree, columns: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, header: Tree, columns: Mapping[str, np.ndarray], alike: Headers | None = None) -> None:
         """Puts a recording together.
 
         Args:
             header: as `docs/recordings.md` describes it.
             columns: arrays by name.
+            alike: has checked headers of other games of the same film.
 
         Raises:
             UserError: they do not fit each other.
         """
         try:
-            self._header = Header.model_validate(header)
+            self._header = Header.model_validate(header) if alike is None else alike.of(header)
             check(self._header, columns)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]

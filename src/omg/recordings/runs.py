@@ -17,8 +17,9 @@ from omg.controllers.base import Player
 from omg.errors import UserError
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool, read_agent_card
-from omg.recordings.capture import About, Cast, Who, recordings, script_of, who_of
+from omg.recordings.capture import About, recordings
 from omg.recordings.recording import Recording
+from omg.recordings.voices import Cast, Who, script_of, who_of
 from omg.runners.vector import EpisodeStats, Filmed
 from omg.stopping import Coming, signal_of
 from omg.training.program import Program

@@ -72,6 +72,8 @@ class ModelTraits(Traits):
     """It is told who plays in which seat, so it needs a team of known players and cannot meet others."""
     stores_others: bool = False
     """It learns from what the other seats saw, so that has to be stored."""
+    infers_cells: bool = False
+    """It speaks of cells of a board, which the game's views have to tell of."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,13 @@ from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.foraging.args import ForagingArgs
 from omg.envs.foraging.scene import foraging_scenery
 from omg.envs.foraging.start import ForagingState, new_games, next_round
-from omg.envs.places import NumberPlace
+from omg.envs.places import NumberPlace, SeatCells
 from omg.envs.scenes import Scenery
 
 STAY, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
 N_ACTIONS = 6
+MOVES = ((0, 0), (0, -1), (0, 1), (-1, 0), (1, 0), (0, 0))
+"""Columns and rows that an action leads further."""
 ABSENT = -1
 """Row and column of a food that was taken; no player can be next to it."""
 
@@ -56,6 +58,7 @@ class Foraging:
         prefix = "" if self._sight is None else f"{self._sight}s-"
         suffix = ("-coop" if args.force_coop else "") + (f"-{args.rounds}r" if args.rounds > 1 else "")
         round_features = args.rounds if args.rounds > 1 else 0
+        place = NumberPlace(x=1, y=0, offset=0.5)
         view_features = 3 * args.max_food + features_per_player * args.players
         self.spec = EnvSpec(
             name="foraging",
@@ -69,7 +72,12 @@ class Foraging:
             metrics=("score", "foods_left"),
             success_metric="score",
             seat_blocks=((3 * args.max_food, 3),),
-            seat_places=NumberPlace(x=1, y=0, offset=0.5),
+            seat_places=place,
+            seat_cells=SeatCells(
+                args.rows, args.cols, 3 * args.max_food, features_per_player, place, MOVES, args.rounds
+            )
+            if sees_all and not (args.grid_observation or args.relative_positions)
+            else None,
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ForagingState, Observation]:

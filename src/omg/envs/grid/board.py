@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 WORD = 32
 """Bits in a word."""
+MOVED = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+"""Columns and rows that an action leads further; all others leave players where they are."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from jax import Array
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.grid.args import GridArgs
 from omg.envs.grid.bits import marked, numbered, pack, unpack
-from omg.envs.grid.board import Board
+from omg.envs.grid.board import MOVED, Board
 from omg.envs.grid.goals import GoalSet
 from omg.envs.grid.picture import draw_board
 from omg.envs.grid.state import GridState, State
 from omg.envs.grid.view import MapView, own_first
-from omg.envs.places import CellPlace
+from omg.envs.places import CellPlace, SeatCells
 from omg.errors import UserError
 
 __all__ = ["GridGame", "GridState", "Pieces", "State", "WorldRead"]
@@ -88,6 +88,7 @@ class GridGame(ABC, Generic[State]):
         blocks = f"-{args.blocks}b" if args.blocks else ""
         self.map_view = MapView(args.players, self.pieces, self.board.height, self.board.width, len(self.actions))
         self.map_shape = (self.map_view.channels, self.board.height, self.board.width)
+        place = CellPlace(self.board.height, self.board.width)
         self.spec = EnvSpec(
             name=name,
             scenario=f"{size}-{args.players}p-{pieces}{blocks}",
@@ -101,7 +102,16 @@ class GridGame(ABC, Generic[State]):
             success_metric="reward_per_player",
             map_shape=self.map_shape,
             seat_blocks=((0, self.cells),),
-            seat_places=CellPlace(self.board.height, self.board.width),
+            seat_places=place,
+            # Whatever else players do, they do where they stand.
+            seat_cells=SeatCells(
+                self.board.height,
+                self.board.width,
+                0,
+                self.cells,
+                place,
+                tuple(MOVED.get(name, (0, 0)) for name in self.actions),
+            ),
         )
 
     # ----------------------------------------------------------------------------------------- the game's own rules

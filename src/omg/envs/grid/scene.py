@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
+from omg.envs.grid.board import MOVED
 from omg.envs.grid.state import State
 from omg.envs.grid.view import own_first
 from omg.envs.scenes import (
@@ -60,7 +61,6 @@ def board_scenery(game: GridGame[State], looks: Mapping[str, tuple[str, float]])
         pictures = views[..., : players * board.cells].reshape(*views.shape[:-1], players, board.cells)
         return marked_places(pictures, board.width)
 
-    steps = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
     return Scenery(
         0,
         0,
@@ -70,6 +70,6 @@ def board_scenery(game: GridGame[State], looks: Mapping[str, tuple[str, float]])
         tuple(pieces),
         show,
         seats=tuple(range(first, first + players)),
-        moves=tuple(Move(name, *steps.get(name, (0, 0))) for name in game.actions),
+        moves=tuple(Move(name, *MOVED.get(name, (0, 0))) for name in game.actions),
         in_obs=tuple(ViewPlaces(tuple(int(first + other) for other in order), read) for order in own_first(players)),
     )

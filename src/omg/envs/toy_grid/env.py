@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
-from omg.envs.places import NumberPlace
+from omg.envs.places import NumberPlace, SeatCells
 from omg.envs.scenes import Scenery
 from omg.envs.toy_grid.args import ToyGridArgs
 from omg.envs.toy_grid.scene import toy_scenery
@@ -28,6 +28,7 @@ N_ACTIONS = 5
 ROW_STEP = np.array([0, -1, 1, 0, 0])
 COL_STEP = np.array([0, 0, 0, -1, 1])
 """How an action changes the row and the column."""
+MOVES = tuple(zip(COL_STEP.tolist(), ROW_STEP.tolist(), strict=True))
 TOP, BOTTOM = range(2)
 """The two reward cells; a plan is one of them."""
 
@@ -85,6 +86,7 @@ class ToyGrid:
     def __init__(self, args: ToyGridArgs) -> None:
         self.args = args
         round_features = args.rounds if args.rounds > 1 else 0
+        place = NumberPlace(x=1, y=0, x_scale=args.size - 1, y_scale=args.size - 1, offset=0.5)
         self.spec = EnvSpec(
             name="toy_grid",
             scenario=f"{args.size}x{args.size}" + (f"-{args.rounds}r" if args.rounds > 1 else ""),
@@ -97,7 +99,8 @@ class ToyGrid:
             metrics=("cells_paid", "cells_tied"),
             success_metric="cells_paid",
             seat_blocks=((0, 2),),
-            seat_places=NumberPlace(x=1, y=0, x_scale=args.size - 1, y_scale=args.size - 1, offset=0.5),
+            seat_places=place,
+            seat_cells=SeatCells(args.size, args.size, 0, 2, place, MOVES, args.rounds),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ToyGridState, Observation]:

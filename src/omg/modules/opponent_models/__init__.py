@@ -19,6 +19,7 @@ from omg.modules.opponent_models.keys import (
     ModelWidthKeys,
     NaiveKeys,
     NormaliseKeys,
+    RecallKeys,
 )
 from omg.registry import Entry, ModelTraining, ModelTraits, Registry
 
@@ -59,6 +60,11 @@ OPPONENT_MODELS: Registry[Callable[..., OpponentModel | None], ModelTraits] = Re
                 training=ModelTraining.SUBGOALS,
             ),
             "OMG: which view the others are heading for",
+        ),
+        "recall_am": Entry(
+            "omg.modules.opponent_models.recall:RecallModel",
+            ModelTraits(sections=(*_READING, RecallKeys), infers_cells=True),
+            "OMG's heir: where the others will end the round, as learned and as these others did so far",
         ),
         "identity_am": Entry(
             "omg.modules.opponent_models.identity:IdentityModel",

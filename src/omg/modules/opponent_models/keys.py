@@ -47,6 +47,14 @@ class MeLIBAKeys(Keys):
     )
 
 
+class RecallKeys(Keys):
+    """What was learned before, against what is seen in this game."""
+
+    recall_trust: Real = Field(
+        0.2, gt=0, lt=1, description="Weight at the start of a game of what recall_am has learned, against its rules"
+    )
+
+
 class NaiveKeys(Keys):
     """The naive opponent model."""
 
@@ -111,6 +119,7 @@ class ModelSections(
     InferenceKeys,
     CodeKeys,
     FeatureKeys,
+    RecallKeys,
     MeLIBAKeys,
     NaiveKeys,
     NormaliseKeys,

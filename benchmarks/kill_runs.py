@@ -5,11 +5,15 @@ drawn over its whole duration, and continued with `omg resume`, until it ends by
 of all its agents must be those of the reference, byte for byte, and no process may be left after a kill::
 
     python benchmarks/kill_runs.py --kills 200 --workers 2 --seed 0 --output benchmarks/results/kill_runs.json
+
+With `--saving` every kill waits for the next checkpoint to be under way: its folder is there, but not yet in its place.
+`save_under_way` counts those of which half a checkpoint was left.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -34,6 +38,8 @@ LANE = 10
 """Most kills of one lane; the lanes of a kind are independent runs."""
 MOST_IN_A_ROW = 8
 """A run that was killed so often is left in peace until it ends."""
+MOST_INTO_SAVE = 0.01
+"""Seconds between the first sight of a checkpoint that is being written and the latest kill."""
 PHASES = {"s": "start", "c": "compile", "t": "train", "e": "test", "w": "save"}
 
 FORAGING = {"rows": 4, "cols": 4, "players": 2, "max_food": 1, "max_player_level": 2, "episode_limit": 8}
@@ -137,12 +143,12 @@ def run_omg(phase_file: str, words: list[str]) -> int:
 class Kind:
     """One kind of run, its reference and what has happened to it."""
 
-    def __init__(self, name: str, work: Path) -> None:
-        self.name, self.work = name, work / name
+    def __init__(self, name: str, work: Path, *, saving: bool = False) -> None:
+        self.name, self.work, self.saving = name, work / name, saving
         self.algorithm, self.env, options, settings = KINDS[name]
         self.settings = {**settings, **{f"env_args.{key}": value for key, value in options.items()}}
         self.lock = threading.Lock()
-        self.kills = self.resumes = self.restarts = self.compared = self.left = 0
+        self.kills = self.resumes = self.restarts = self.compared = self.left = self.halves = 0
         self.different: list[str] = []
         self.phases: Counter[str] = Counter()
         self.duration = self.trained_after = 0.0
@@ -182,11 +188,14 @@ class Kind:
         spent = 0
         while True:
             folder = self._folder(results)
+            before = self._written(results)
             process = self._start(self._train(results) if folder is None else ["resume", str(folder)], results)
             first = 0.0 if draw.random() < 0.5 else self.trained_after
             try:
                 process.wait(draw.uniform(first, self.duration) if spent < most else None)
             except subprocess.TimeoutExpired:
+                if self.saving:
+                    self._await_save(process, results, before, draw.uniform(0.0, MOST_INTO_SAVE))
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 spent += 1
@@ -194,6 +203,7 @@ class Kind:
                 left = self._left_processes(results)
                 with self.lock:
                     self.kills += 1
+                    self.halves += bool(self._written(results) - before)
                     self.phases["end" if ended else self._phase(results)] += 1
                     self.left += left
                     if not ended:
@@ -214,6 +224,25 @@ class Kind:
                     self.different.append(f"{results}: {', '.join(wrong)}")
             return spent
 
+    def _await_save(
+        self, process: subprocess.Popen[bytes], results: Path, before: set[tuple[str, int]], after: float
+    ) -> None:
+        """Until a checkpoint is being written, and a moment longer; or until the run is over."""
+        # Looked at without being fetched: it keeps its number, so that a signal still finds nobody else.
+        over = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while os.waitid(os.P_PID, process.pid, over) is None and not self._written(results) - before:
+            time.sleep(0.0002)
+        time.sleep(after)
+
+    @staticmethod
+    def _written(results: Path) -> set[tuple[str, int]]:
+        """Checkpoints that are not yet in their places, by name and when they were begun; also what kills have left."""
+        found = set()
+        for path in results.glob("*/checkpoints/.writing-*"):
+            with contextlib.suppress(FileNotFoundError):
+                found.add((path.name, path.stat().st_mtime_ns))
+        return found
+
     def report(self) -> dict[str, Any]:
         return {
             "command": " ".join(["omg", *self._train(Path("RESULTS"))]),
@@ -221,6 +250,7 @@ class Kind:
             "seconds_until_trained": round(self.trained_after, 2),
             "kills": self.kills,
             "where": dict(sorted(self.phases.items())),
+            "save_under_way": self.halves,
             "resumes": self.resumes,
             "starts_anew": self.restarts,
             "runs_compared": self.compared,
@@ -307,6 +337,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="kinds of runs")
+    parser.add_argument("--saving", action="store_true", help="kill while a checkpoint is being written")
     parser.add_argument("--output", type=Path, help="JSON file for the result")
     arguments = parser.parse_args()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -322,7 +353,7 @@ def main() -> None:
             (work / "games" / "gymnasium" / "spaces.py").write_text(GYMNASIUM)
             paths.append(str(work / "games"))
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        kinds = [Kind(name, work) for name in arguments.kinds]
+        kinds = [Kind(name, work, saving=arguments.saving) for name in arguments.kinds]
         began = time.monotonic()
         with ThreadPoolExecutor(arguments.workers) as threads:
             _do_all(threads, [kind.make_reference for kind in kinds])

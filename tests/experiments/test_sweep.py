@@ -151,6 +151,22 @@ def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert run_sweep(read_sweep(tmp_path / "killed", {}), tmp_path / "killed", quiet=True).done == ()
 
 
+def test_jobs_of_slurm_find_what_one_process_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("submitit")
+    plan = parse_plan(changed(*TWENTY, "tune.trials=2", "tune.round=2", plan=PLAN))
+    monkeypatch.setattr("omg.experiments.pipeline.run_ahead", partial(run_ahead, module="helpers.quick_trials"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("TRIAL_SECONDS", "0")
+    through = LauncherSettings(launcher="slurm", executor="local", jobs=2)
+    done = run_sweep(plan, tmp_path / "slurm", quiet=True, launcher=through).done
+    assert {"tune d3qn 0", "tune d3qn 1"} <= set(done)
+    logs = {path.name for path in (tmp_path / "slurm" / "logs").glob("tune*.log")}
+    assert logs == {"tune-d3qn-0.log", "tune-d3qn-1.log"}, "done by jobs of their own"
+    quick(monkeypatch)
+    run_sweep(plan, tmp_path / "here", quiet=True)
+    assert found(tmp_path / "slurm") == found(tmp_path / "here")
+
+
 def test_trials_that_diverge_take_nobody_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
     words = ["tune.sampler=random", "tune.trials=20", "tune.round=10", "tune.seeds=2", "report.metric=return"]

@@ -1,12 +1,13 @@
 """Trials that take no time: what a run and its games would have brought is a formula of its settings.
 
 As a program, `python -m helpers.quick_trials FOLDER TITLE... TIE`, it is `omg.experiments.task_process` with such
-trials, and waits in the middle of each, so that it can be killed there.
+trials, and waits in the middle of each, so that it can be killed there, or as long as `TRIAL_SECONDS` says.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -82,5 +83,5 @@ def quick(patch: pytest.MonkeyPatch, waits: float = 0.0) -> None:
 
 
 if __name__ == "__main__":
-    quick(pytest.MonkeyPatch(), LONG)
+    quick(pytest.MonkeyPatch(), float(os.environ.get("TRIAL_SECONDS", LONG)))
     sys.exit(task_process.main(sys.argv[1], sys.argv[2:-1], sys.argv[-1]))

@@ -179,7 +179,7 @@ def pack(lengths: Array, length: int) -> tuple[Array, Array]:
 
 
 def _first_above(rising: Array, line: Array, least: Array) -> Array:
-    """The first place in a line of `rising` [L, B] with more than `least` [N], of lines [N]: [N] int32."""
+    """The first place in a line of `rising` [lines, B] with more than `least` [N], of lines [N]: [N] int32."""
 
     def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bounds

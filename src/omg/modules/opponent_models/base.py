@@ -9,18 +9,42 @@ recurrent state.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from omg.envs.places import SeatCells
 from omg.modules.maps import MapShape
 from omg.modules.told import Expectation
 from omg.registry.keys import Keys, KeysT, section_in
 from omg.types import PyTree
+
+
+class Board(Protocol):
+    """A game's cells, as a model uses them: `omg.envs.places.SeatCells`."""
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+
+    @property
+    def rounds(self) -> int:
+        """Of a game; 1: it is not played in rounds."""
+
+    @property
+    def cells(self) -> int:
+        """How many there are, row by row."""
+
+    def standing(self, views: Array, seats: int) -> Array:
+        """Views [..., O] -> the cells on which everybody stands, [..., seats]."""
+
+    def landing(self, cells: Array, actions: Array) -> Array:
+        """Where actions lead from cells, both [...]: [...]."""
+
+    def round_number(self, views: Array) -> Array:
+        """Views [..., O] -> [...], from 0."""
 
 
 class ModelSizes(NamedTuple):
@@ -62,7 +86,7 @@ class ModelSizes(NamedTuple):
     """`base_am`, `liam_am`, `meliba_am`: whether views are brought to mean 0 and deviation 1."""
     partners: int = 0
     """`identity_am`: number of different pool members."""
-    cells: SeatCells | None = None
+    cells: Board | None = None
     """`recall_am`: how views tell on which cells everybody is."""
     own: tuple[Keys, ...] = ()
     """The sections of keys that its traits list."""

@@ -17,7 +17,7 @@ from omg.envs import make_env
 from omg.evaluation.rows import read_rows
 from omg.evaluation.tables import ResponseRow, RoomRow, TrainedResponseRow
 from omg.experiments.adaptation import Rules, adapt
-from omg.experiments.room import MeasuredRoom, RoomRules, matrix, measure_room, measuring
+from omg.experiments.room import MeasuredRoom, RoomRules, knowing, matrix, measure_room, measuring
 from omg.experiments.room.keeping import ResponseNote, find_response, folder_name
 from omg.pools import Pool
 
@@ -86,6 +86,13 @@ def test_what_is_kept_is_neither_trained_nor_played_again(
     for steps in (0, 80_000):
         again = measure_room(pool, RoomRules(set="training", episodes=8, seeds=1, steps=steps))
         assert again.rows == found.rows
+    # This game has one start, so that further ones are the same.
+    asked: list[int] = []
+    solve = knowing.exact_values
+    monkeypatch.setattr(knowing, "exact_values", lambda *rest, **more: asked.append(rest[3]) or solve(*rest, **more))
+    again = measure_room(pool, RoomRules(set="training", episodes=8, seeds=1, steps=0, starts=7))
+    assert again.rows == found.rows
+    assert asked == [7]
 
 
 def test_only_what_is_damaged_is_made_again(

@@ -32,6 +32,9 @@ def room(
     metric: Annotated[
         str | None, typer.Option(help="What counts; own_return in general-sum games, else the success metric.")
     ] = None,
+    starts: Annotated[
+        int, typer.Option(min=1, max=4096, help="Starts for which a game that is small enough is solved exactly.")
+    ] = 4,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Where tables and page go (POOL/room).")
     ] = None,
@@ -54,7 +57,7 @@ def room(
     from omg.pools import Pool
     from omg.report.room import plot_room, room_screen, write_room_page
 
-    rules = RoomRules(set_name, tuple(group) if group else None, episodes, seeds, steps, seed, metric)
+    rules = RoomRules(set_name, tuple(group) if group else None, episodes, seeds, steps, seed, metric, starts)
     where = {Pool.open(pool).where for pool in pools}
     if len(where) > 1:
         raise UserError(f"POOL: got pools of {' and '.join(sorted(where))}; give pools of one game.")

@@ -25,7 +25,8 @@ _EPISODES, _FEW_EPISODES = 64, 16
 _FEW = 12
 _POSITIONS = 200_000
 """Most positions, and positions with a belief, of a game that is solved."""
-_STARTS = 4
+STARTS = 4
+"""Starts of a game that are solved, unless more are asked for."""
 
 
 class Exact(NamedTuple):
@@ -59,7 +60,9 @@ class Knowledge(NamedTuple):
         return sum(row.reached for row in self.rows) / len(self.rows) if self.rows else math.nan
 
 
-def knowledge(matrix: ResponseMatrix, which: str, group: Group, fixed: str, player: Player) -> Knowledge:
+def knowledge(
+    matrix: ResponseMatrix, which: str, group: Group, fixed: str, player: Player, starts: int = STARTS
+) -> Knowledge:
     """Measures a group of partners, or reads what was measured before.
 
     Args:
@@ -68,17 +71,19 @@ def knowledge(matrix: ResponseMatrix, which: str, group: Group, fixed: str, play
         group: the partners.
         fixed: who plays with them meanwhile: the best fixed responder.
         player: the same as a player.
+        starts: of the game that are solved exactly.
     """
     made_of = [member_identity(matrix.pool, member.name) for member in matrix.mates(which).members]
     game = [matrix.pool.env, matrix.pool.env_args, matrix.games.seed]
     digest = digest_of({"partners": [made_of, list(group.teams)], "game": game, "responder": fixed})[:32]
     folder = room_folder(matrix.pool) / PARTS
-    rows_file, exact_file = folder / f"told-{digest}.csv", folder / f"exact-{digest}.json"
+    more = "" if starts == STARTS else f"-{starts}"
+    rows_file, exact_file = folder / f"told-{digest}.csv", folder / f"exact-{digest}{more}.json"
     if not rows_file.is_file():
         write_rows(rows_file, _told(matrix, which, group, player), ToldApartRow.names())
     exact = _kept_value(exact_file)
     if exact is None:
-        exact = _exact(matrix, which, group)
+        exact = _exact(matrix, which, group, starts)
         solved = not math.isnan(exact.optimum)
         write_json(exact_file, {"solved": solved, **(exact._asdict() if solved else {})})
     return Knowledge(read_rows(rows_file, ToldApartRow), exact)
@@ -105,7 +110,7 @@ def _told(matrix: ResponseMatrix, which: str, group: Group, player: Player) -> S
         return []
 
 
-def _exact(matrix: ResponseMatrix, which: str, group: Group) -> Exact:
+def _exact(matrix: ResponseMatrix, which: str, group: Group, starts: int) -> Exact:
     """Solves the game with scripts, each in all other seats; NaN for other partners and games that are too large."""
     if any(len(set(row)) > 1 for row in group.members.tolist()):
         return _UNSOLVED
@@ -116,7 +121,7 @@ def _exact(matrix: ResponseMatrix, which: str, group: Group) -> Exact:
     seat = (matrix.env.spec.learner_seats or (0,))[0]
     players = [known[name].player for name in names]
     try:
-        found = exact_values(matrix.env, players, seat, _STARTS, matrix.games.seed, limit=_POSITIONS)
+        found = exact_values(matrix.env, players, seat, starts, matrix.games.seed, limit=_POSITIONS)
     except UserError:
         return _UNSOLVED
     return Exact(found.optimum, found.told - found.memoryless)

@@ -42,7 +42,7 @@ from omg.experiments.room.keeping import (
     response_fingerprint,
     room_folder,
 )
-from omg.experiments.room.knowing import knowledge
+from omg.experiments.room.knowing import STARTS, knowledge
 from omg.experiments.room.matrix import MatrixGames, Responder, ResponseMatrix, player_of
 from omg.modules.opponent_models.prior import Prior
 from omg.pools import Pool
@@ -70,9 +70,11 @@ class RoomRules:
     seed: int = 0
     metric: str | None = None
     """None: the own return in general-sum games, else the game's success metric."""
+    starts: int = STARTS
+    """Of a game that is small enough to be solved, how many starts are."""
 
     def __post_init__(self) -> None:
-        for key, least in (("episodes", 4), ("seeds", 1), ("steps", 0), ("seed", 0)):
+        for key, least in (("episodes", 4), ("seeds", 1), ("steps", 0), ("seed", 0), ("starts", 1)):
             if getattr(self, key) < least:
                 raise UserError(f"{key}: got {getattr(self, key)}, allowed: {least} or more.")
 
@@ -145,7 +147,9 @@ class _Measurement:
             row = self._room(group.name, rows)
             players = {one.name: one.player for one in (*self.matrix.frozen, *responders)}
             self.say("how soon partners can be told apart")
-            known = knowledge(self.matrix, self.rules.set, group, row.best_fixed_is, players[row.best_fixed_is])
+            known = knowledge(
+                self.matrix, self.rules.set, group, row.best_fixed_is, players[row.best_fixed_is], self.rules.starts
+            )
             row.told_apart, row.told_share, row.exact, row.worth = known.steps, known.reached, *known.exact
             found.append(row)
             told += known.rows

@@ -35,6 +35,7 @@ _ELSEWHERE = ("self_play",)
 _WITHOUT: Mapping[str, object] = {
     "kinds": None,
     "draw": 1,
+    "exact_starts": 4,
     "space": {},
     "sampler": "grid",
     "round": None,

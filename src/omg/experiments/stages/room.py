@@ -16,6 +16,7 @@ from omg.evaluation.tables import RoomRow
 from omg.experiments.ledger import Task
 from omg.experiments.pool import say_on
 from omg.experiments.room.keeping import ROOM, ROOM_FILE, TABLE_FILES, checked_metric
+from omg.experiments.room.knowing import STARTS
 from omg.experiments.room.measuring import RoomRules, measure_room, write_room
 from omg.experiments.stages.base import Earlier, Section, Stage, refused_in
 from omg.experiments.stages.pool import POOL_FOLDER, PoolStage
@@ -37,6 +38,7 @@ class RoomSection(Section):
     steps: int = Field(1_000_000, ge=0, description="Most steps of every training; 0: train nothing, use what is kept")
     seed: int = Field(0, ge=0, description="Seed of teams, games and trainings")
     metric: str | None = Field(None, description="What counts; the metric of the report unless given")
+    exact_starts: int = Field(STARTS, ge=1, le=4096, description="Starts for which a small game is solved exactly")
 
 
 class RoomStage(Stage):
@@ -89,7 +91,7 @@ class RoomStage(Stage):
         assert section is not None
         groups = None if section.groups is None else tuple(section.groups)
         numbers = (section.episodes, section.seeds, section.steps, section.seed)
-        rules = RoomRules(section.set, groups, *numbers, section.metric or self.checked.metric)
+        rules = RoomRules(section.set, groups, *numbers, section.metric or self.checked.metric, section.exact_starts)
 
         def say(line: str) -> None:
             say_on(self.place.screen, f"room: {line}")

@@ -65,6 +65,7 @@ CASES = {
     "ippo_16384x1_one_body": ppo(16384, 1, one_body=True),
     "ippo_32768x1": ppo(32768, 1),
     "ippo_32768x1_one_body": ppo(32768, 1, one_body=True),
+    "ippo_65536x1_one_body": ppo(65536, 1, one_body=True),
     "iql": old_budget("iql", 128),
     "iql_omg": old_budget("iql_omg", 128),
     "iql_omg_point": old_budget("iql_omg_point", 128),

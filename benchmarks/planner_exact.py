@@ -9,9 +9,10 @@ pipeline's `hop_plus` plays each held-out script from the same starts:
 
 - `search`: as it is tested;
 - `inferred`: with the exact answer to what it infers, in place of the search;
+- `ahead D`, for each of `--ahead`: the same D steps ahead, where its network says what is to be had behind them;
 - `nothing`: with the exact answer to its network told nothing;
-- `drawn 4`, `drawn 64`: with exact trees, so many, in each of which one cell and what the partner does in every
-  position are drawn once, as in the search, and the answer is best in each tree by itself;
+- `drawn K`, for each of `--drawn` (4 and 64): with exact trees, so many, in each of which one cell and what the partner
+  does in every position are drawn once, as with `hop_widening=1`, and the answer is best in each tree by itself;
 - `search C:N:K` or `C:N:K:D`, for each of `--searches`: as it is tested, but with exploration C and K trees of N
   simulations, and D draws of what the partner does in a position (`hop_widening`).
 
@@ -46,8 +47,6 @@ from omg.experiments.plan import read_plan
 from omg.planning.cells import UNTOLD, Ways
 from omg.pools.agents import load_agent
 
-TREES = 4, 64
-"""Of `drawn`."""
 ROWS = 4096
 """Positions of one compiled call."""
 
@@ -59,6 +58,8 @@ class Layer(NamedTuple):
     """Of each position."""
     legal: np.ndarray
     """[n, U], of seat 0."""
+    value: np.ndarray
+    """[n], what the player's own network expects from here on."""
     likely: np.ndarray
     """[n, cells + 1, U], what the partner's network makes of each cell, and of nothing."""
     reward: np.ndarray
@@ -79,7 +80,8 @@ class Board:
     def __init__(self, mac: HOPMac, worlds: np.ndarray, steps: int) -> None:
         """Of the global states [N, S] in which games start."""
         self.view, game = mac.game.map_view, mac.game
-        others = jax.tree.map(lambda leaf: leaf[0], mac.minds).others
+        mind = jax.tree.map(lambda leaf: leaf[0], mac.minds)
+        own, others = mind.own, mind.others
         ways, actions, cells = Ways(self.view), game.spec.n_actions, game.cells
         pairs = np.indices((actions, actions)).reshape(2, -1).T
 
@@ -92,7 +94,7 @@ class Board:
             told = jnp.concatenate([to_cells, jnp.full((rows, 1), UNTOLD)], axis=1)
             seen = game.sight(state, jnp.zeros(rows, jnp.int32))
             logits = others.told_each(others.trunk(*seen), told[:, None])[:, 0]
-            return legal[:, 0], legal_softmax(logits, legal[:, 1][:, None]), legal[:, 1]
+            return legal[:, 0], own(*seen)[1], legal_softmax(logits, legal[:, 1][:, None]), legal[:, 1]
 
         @jax.jit
         def step(worlds: Any) -> tuple[Any, ...]:
@@ -104,27 +106,35 @@ class Board:
         worlds = distinct(self.view, np.asarray(worlds))[0]
         while len(worlds) and len(self.layers) < steps:
             table = (len(worlds), actions, actions)
-            legal, likely, theirs = in_parts(look, worlds, ROWS, 1)
+            legal, value, likely, theirs = in_parts(look, worlds, ROWS, 1)
             after, reward, over = in_parts(step, worlds, ROWS // 8, len(pairs))
             possible = (legal[:, :, None] & theirs[:, None]).reshape(-1) & ~over
             found, where = distinct(self.view, after[possible])
             number = np.full(len(over), -1)
             number[possible] = where
             names = {key: index for index, key in enumerate(keys_of(self.view, worlds))}
-            self.layers.append(Layer(names, legal, likely, reward.reshape(table), number.reshape(table)))
+            self.layers.append(Layer(names, legal, value, likely, reward.reshape(table), number.reshape(table)))
             worlds = found
-        self.values = self._solved()
+        self.values = self.solved(len(self.layers))
 
-    def _solved(self) -> list[np.ndarray]:
-        """The value of each action of seat 0 against each cell, and nothing: [n, cells + 1, U] of every layer."""
+    def solved(self, depth: int) -> list[np.ndarray]:
+        """The value of each action of seat 0 against each cell, and nothing: [n, cells + 1, U] of every layer.
+
+        So many steps ahead, with what the network expects behind them.
+        """
+        nothing = np.zeros((1, self.layers[0].likely.shape[1]))
+        ahead = [np.repeat(layer.value[:, None], nothing.shape[1], axis=1) for layer in self.layers]
         values: list[np.ndarray] = []
-        ahead = np.zeros((0, self.layers[0].likely.shape[1]))
-        for layer in reversed(self.layers):
-            to_come = layer.reward[..., None] + np.concatenate([ahead, np.zeros((1, ahead.shape[1]))])[layer.after]
-            each = np.einsum("ncv,nuvc->ncu", layer.likely, to_come)
-            values.append(each)
-            ahead = np.where(layer.legal[:, None], each, -np.inf).max(axis=2)
-        return values[::-1]
+        for _ in range(depth):
+            values = []
+            for layer, after in zip(self.layers, [*ahead[1:], nothing[:0]], strict=True):
+                to_come = layer.reward[..., None] + np.concatenate([after, nothing])[layer.after]
+                values.append(np.einsum("ncv,nuvc->ncu", layer.likely, to_come))
+            ahead = [
+                np.where(layer.legal[:, None], each, -np.inf).max(axis=2)
+                for layer, each in zip(self.layers, values, strict=True)
+            ]
+        return values
 
     def drawn(self, rng: np.random.Generator) -> list[np.ndarray]:
         """The same where what the partner does in each position is drawn once for each cell and known at once."""
@@ -159,13 +169,16 @@ class Board:
                 found[row] = np.where(self.layers[step].legal[place], total[row], -np.inf).argmax()
         return found
 
-    def answers(self, step: int, worlds: Any, chances: np.ndarray) -> np.ndarray:
-        """The best action [N] of seat 0 on average over cells [N, cells + 1], in positions given as global states."""
+    def answers(self, step: int, worlds: Any, chances: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
+        """The best action [N] of seat 0 on average over cells [N, cells + 1], in positions given as global states.
+
+        By values of `solved`.
+        """
         found = np.zeros(len(worlds), np.int32)
         for row, key in enumerate(keys_of(self.view, np.asarray(worlds))):
             place = self.layers[step].number.get(key) if step < len(self.layers) else None
             if place is not None:
-                each = chances[row] @ self.values[step][place]
+                each = chances[row] @ values[step][place]
                 found[row] = np.where(self.layers[step].legal[place], each, -np.inf).argmax()
         return found
 
@@ -234,6 +247,9 @@ class Table:
         """The mean return of seat 0 that acts in one of the ways named above."""
         rows = self.kinds * self.starts
         arrays, rest = eqx.partition(mac, eqx.is_array)
+        values: list[np.ndarray] = []
+        if board is not None:
+            values = board.solved(int(how.split()[1])) if how.startswith("ahead") else board.values
         (world, seen), memory, key = self.starting(), mac.initial_seats(rows, 1), jax.random.PRNGKey(1)
         last = jnp.full((rows, 2), -1, jnp.int32)
         alive, total = np.ones(rows, bool), np.zeros(rows)
@@ -246,9 +262,9 @@ class Table:
                 actions = jnp.asarray(board.drawn_answers(step, seen.state, chances, int(how.split()[1])))[:, None]
             elif not how.startswith("search"):
                 weights = np.zeros((rows, cells.shape[1] + 1))
-                weights[:, :-1] = np.asarray(cells) * (how == "inferred")
+                weights[:, :-1] = np.asarray(cells) * (how != "nothing")
                 weights[:, -1] = how == "nothing"
-                actions = jnp.asarray(board.answers(step, seen.state, weights))[:, None]
+                actions = jnp.asarray(board.answers(step, seen.state, weights, values))[:, None]
             last = jnp.concatenate([actions, other], axis=1).astype(jnp.int32)
             world, seen, outcome = self.move(move_key, world, last)
             total += np.asarray(outcome.reward)[:, 0] * alive
@@ -272,7 +288,9 @@ def searching(mac: HOPMac, search: str) -> HOPMac:
     return dataclasses.replace(mac, settings=settings)
 
 
-def rows_of(folder: Path, starts: int, searches: list[str], others: list[str]) -> list[dict[str, Any]]:
+def rows_of(
+    folder: Path, starts: int, searches: list[str], others: list[str], ahead: list[int], drawn: list[int]
+) -> list[dict[str, Any]]:
     """Of one pipeline."""
     plan = read_plan(folder)
     env = make_env(plan.game.env_config, **plan.game.env_args)
@@ -280,7 +298,13 @@ def rows_of(folder: Path, starts: int, searches: list[str], others: list[str]) -
     scripts = [SCRIPTED[kind].build(env) for kind in kinds]
     exact = exact_values(env, scripts, starts=starts, seed=0)
     table = Table(env, scripts, starts)
-    names = ("search", "inferred", "nothing", *(f"drawn {trees}" for trees in TREES))
+    names = (
+        "search",
+        "inferred",
+        "nothing",
+        *(f"drawn {trees}" for trees in drawn),
+        *(f"ahead {steps}" for steps in ahead),
+    )
     ways = dict.fromkeys(names, "") | {f"search {search}": search for search in searches}
     means: dict[str, list[float]] = {name: [] for name in ways}
     for path in sorted((folder / "runs" / "hop_plus").glob("*/agents/seed_*/last")):
@@ -318,12 +342,14 @@ def main() -> None:
     parser.add_argument(
         "--searches", nargs="*", default=[], help="others besides, EXPLORATION:SIMULATIONS:TREES[:DRAWS]"
     )
+    parser.add_argument("--ahead", type=int, nargs="*", default=[], help="steps that exact answers look ahead")
+    parser.add_argument("--drawn", type=int, nargs="*", default=[4, 64], help="numbers of exact trees that are drawn")
     parser.add_argument("--agents", nargs="*", default=[], help="other agents of the pipelines, as they are tested")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for folder in args.pipelines:
-        rows += rows_of(folder, args.starts, args.searches, args.agents)
+        rows += rows_of(folder, args.starts, args.searches, args.agents, args.ahead, args.drawn)
         print(*rows, sep="\n", flush=True)
         with (args.output / "exact_hop_plus.csv").open("w", newline="") as file:
             table = csv.DictWriter(file, list(rows[0]))

@@ -48,7 +48,8 @@ class Running:
             seeds: of the run.
             has_gpu: whether there is one.
         """
-        given = {"test_interval": 1, **settings, "seeds": seeds}
+        # A run that has reached its end goes on computing, but nothing of it counts.
+        given = {"test_interval": 1, "t_max": 10**9, **settings, "seeds": seeds}
         config, _ = adjust(resolve(algorithm, env, given).config, has_gpu)
         began = time.perf_counter()
         self.config, self.program = config, Program(config)

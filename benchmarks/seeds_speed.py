@@ -23,6 +23,7 @@ from omg.training.state import SeedMap
 CASES = {
     "iql": {"env_args.map_name": "8m", "buffer_size": 256, "updates_per_episode": 0.125},
     "qmix": {"env_args.map_name": "8m", "buffer_size": 256, "updates_per_episode": 0.125},
+    "iql_omg": {"env_args.map_name": "8m", "buffer_size": 256, "updates_per_episode": 0.125},
     "ippo": {"env_args.map_name": "8m"},
 }
 """Algorithm -> settings; chunks are of one round each."""

@@ -51,7 +51,13 @@ NOISE, NO_KINDS_NOISE = 0.1, 0.25
 ROUND = 128
 FALLS = 1000
 """Steps over which the share of true cells falls from 1 to 0: by what number of steps it is given, it is chosen."""
-SHARED = {"omg_q_input": "mix", "omg_mix_start": 1.0, "omg_mix_finish": 0.0, "omg_mix_anneal_time": FALLS}
+SHARED = {
+    "hop_together_weight": 1.0,
+    "omg_q_input": "mix",
+    "omg_mix_start": 1.0,
+    "omg_mix_finish": 0.0,
+    "omg_mix_anneal_time": FALLS,
+}
 FURTHEST = {"subgoal_mode": "furthest", "omg_q_input": "selected"}
 VARIANTS: dict[str, tuple[str, dict[str, Any], float]] = {
     "cells_true": ("hop_plus", SHARED, 0.0),

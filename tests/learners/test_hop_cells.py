@@ -32,7 +32,7 @@ from omg.planning.minds import SubgoalMemory
 J, H, CELLS = SEATS - 1, 2, GAME["size"] ** 2
 SMALL: dict[str, Any] = {
     "hop_simulations": 2, "hop_samples": 2, "hop_hidden_dim": 8, "hop_epochs": 1, "hop_minibatches": 2,
-    "am_hidden_dim": 6, "omg_horizon": H, "env_args": GAME,
+    "am_hidden_dim": 6, "omg_horizon": H, "env_args": GAME, "hop_together_weight": 1.0,
 }  # fmt: skip
 OF_PPO: dict[str, Any] = {"subgoal_mode": "furthest", "omg_q_input": "inferred"}
 KEY = jax.random.PRNGKey(4)

@@ -93,14 +93,14 @@ def test_an_accelerator_takes_all_rows_at_once_that_fit_its_memory(monkeypatch: 
     for module in ("omg.learners.blocks", "omg.training.cuts"):
         monkeypatch.setattr(f"{module}.on_cpu", lambda: False)
     assert [worth_packing(episodes, 8) for episodes in (32, 256, 512)] == [False, False, True]
-    # A third in one block, or all in three.
-    assert blocks.block_rows(8, 1024) == 352
-    assert cuts_for(1024, 120, packed_seats=8, in_blocks=True) == (Packing(352, 120), Packing(1056, 120))
-    assert blocks.block_rows(8, 16384) == 1104
-    assert cuts_for(16384, 120, packed_seats=8, in_blocks=True) == (Packing(5520, 120), Packing(16560, 120))
-    # Learners without blocks compile every number of rows.
-    shares = (Packing(320, 120), Packing(448, 120), Packing(640, 120), Portion(1024, 120))
-    assert cuts_for(1024, 120, packed_seats=4)[-4:] == (*shares[:3], (shares[3],))
+    # What is usually needed in one block, or all in quarters; slots come out even.
+    assert cuts_for(1024, 120, packed_seats=8, in_blocks=True) == (Packing(320, 127), Packing(1024, 127))
+    assert [blocks.block_of(rows, 8, 1024) for rows in (320, 1024)] == [320, 256]
+    assert cuts_for(16384, 120, packed_seats=8, in_blocks=True) == (Packing(5136, 127), Packing(16384, 127))
+    assert [blocks.block_of(rows, 8, 16384) for rows in (5136, 16384)] == [1712, 2048]
+    # Learners without blocks compile every number of rows. Rows of 35 steps would become much longer.
+    shares = tuple(Packing(rows, 35) for rows in (256, 320, 448, 640))
+    assert cuts_for(1024, 35, packed_seats=4) == (*shares, (Portion(1024, 35),))
     assert cuts_for(1024, 120, packed_seats=1) == ((Portion(1024, 120),),)
 
 

@@ -9,6 +9,7 @@ Letters in shapes: B rows, T steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -26,28 +27,39 @@ Metrics = dict[str, Array]
 
 SEQUENCES = 32
 """Side by side in a block: with fewer a step of a CPU's recurrent loops waits more than it computes."""
-USUAL = 1 / 3
+_USUAL, _USUAL_ACCELERATED = 0.375, 0.3125
 """Rows of most updates at most, as a share of their episodes."""
 _MOST = 16_384
 """Sequences of a block on an accelerator at most: what is kept for its gradients has to fit beside all else."""
-_PARTS = 15
-"""Blocks that all rows of more sequences are divided into; a whole number of them are a third."""
+_QUARTERS = 4
+"""Blocks on an accelerator at least, when more rows than usual are needed."""
 
 
-def block_rows(seats: int, episodes: int) -> int:
-    """Rows of a block, of so many seats each.
+def layouts(seats: int, episodes: int) -> tuple[tuple[int, int], ...]:
+    """Numbers of rows that updates on blocks are compiled for, and rows of a block of each, the smallest first.
 
-    On an accelerator, which computes thousands of sequences as fast as one, a block is as large as memory allows: all
-    that is usually needed.
+    An accelerator computes thousands of sequences as fast as one: there a block has all rows that are usually needed,
+    until memory sets a limit.
 
     Args:
         seats: That learn.
-        episodes: Of the update.
+        episodes: Of the update; a row for each is enough.
     """
     if on_cpu():
-        return -(-SEQUENCES // seats)
-    usual = whole_blocks(episodes / round(1 / USUAL))
-    return usual if usual * seats <= _MOST else whole_blocks(episodes / _PARTS)
+        block = -(-SEQUENCES // seats)
+        return tuple((-(-round(episodes * share) // block) * block, block) for share in (_USUAL, 1.0))
+    found = []
+    for rows, parts in ((episodes * _USUAL_ACCELERATED, 1), (episodes, _QUARTERS)):
+        parts = max(parts, math.ceil(rows * seats / _MOST))
+        block = whole_blocks(rows / parts)
+        found.append((block * parts, block))
+    return tuple(found)
+
+
+def block_of(rows: int, seats: int, episodes: int) -> int:
+    """Rows of a block, of rows that were laid out as one of `layouts`; else those of the last."""
+    found = layouts(seats, episodes)
+    return dict(found).get(rows, found[-1][1])
 
 
 def mean_gradients(

@@ -249,7 +249,7 @@ class TogetherKeys(Keys):
     """HOP+: learning from searched games with subgoals."""
 
     hop_together_weight: Annotated[Real, When("omg_inference", "cells")] = Field(
-        1.0, ge=0, description="Weight of what all likely cells together make of what was done"
+        0.0, ge=0, description="Weight of what all likely cells together make of what was done"
     )
 
 

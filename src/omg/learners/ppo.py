@@ -39,7 +39,7 @@ from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw
 from omg.controllers.reading import SeatViews
 from omg.learners.advantages import ValueScale, generalised_advantages, standardised, unscaled
-from omg.learners.blocks import block_rows, mean_gradients, said_of_rows
+from omg.learners.blocks import block_of, mean_gradients, said_of_rows
 from omg.learners.critics import build_critic, check_body, rescaled
 from omg.learners.optimisers import build_optimiser, clip_by_norm
 from omg.learners.seats import ModelTrainer, ModelUpdate, SeatLearner, Share
@@ -348,7 +348,8 @@ class PPOLearner(SeatLearner[PPOState]):
 
     def _block(self, views: SeatViews) -> int | None:
         """Rows that gradients are computed of at once; None: all, as where every row is an episode."""
-        return None if views.breaks is None else block_rows(self.seats, self.config.batch_size)
+        breaks = views.breaks
+        return None if breaks is None else block_of(len(breaks), self.seats, self.config.batch_size)
 
     def _floor(self, t_env: Number) -> Array | float:
         """Weight of the uniform floor of the probabilities at this time; a plain number where there never is one."""

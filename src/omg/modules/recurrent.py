@@ -127,10 +127,12 @@ def _unroll_backward(saved: Saved, grad_states: Array) -> tuple[Array, Array, Ar
     order = (1, 0) if time == 0 else (0, 1)
     states, found, found_new = (lax.transpose(each, (*order, 2, 3)) for each in (states, by_gates, by_hidden_new))
     before = jnp.concatenate([jnp.expand_dims(h0, time), lax.slice_in_dim(states, 0, -1, axis=time)], axis=time)
-    # Reset and update add input and hidden part, so that the gradients by the two are the same.
-    by_both = found[..., : 2 * h0.shape[-1]]
-    by_weight = [jnp.einsum("abmh,abmg->hg", before, each) for each in (by_both, found_new)]
-    by_bias = [each.sum(axis=(0, 1, 2)) for each in (by_both, found_new)]
+    # Reset and update add input and hidden part, so that the gradients by the two are the same. A GPU's product would
+    # have a copy of just these made for it: there all are multiplied.
+    both = 2 * h0.shape[-1]
+    by_both = found[..., :both] if time == 0 else found
+    by_weight = [jnp.einsum("abmh,abmg->hg", before, each)[:, :both] for each in (by_both, found_new)]
+    by_bias = [each.sum(axis=(0, 1, 2))[:both] for each in (by_both, found_new)]
     return by_gates, by_h0, jnp.concatenate(by_weight, axis=-1), jnp.concatenate(by_bias)
 
 

@@ -100,7 +100,7 @@ class _Loop(NamedTuple):
     seen: Observation
     memory: PyTree
     slots: Slots
-    """[T + 1, B, ...], of all games."""
+    """[T + 1, N, ...]."""
     stats: EpisodeStats
 
     def some(self, chosen: Array, axes: PyTree) -> _Loop:
@@ -111,7 +111,14 @@ class _Loop(NamedTuple):
 
         world, seen, memory = jax.tree.map(of, (self.world, self.seen, self.memory), axes)
         alive, stats = jax.tree.map(lambda leaf: leaf[chosen], (self.alive, self.stats))
-        return self._replace(alive=alive, stats=stats, world=world, seen=seen, memory=memory)
+        slots = jax.tree.map(lambda rows: jnp.take(rows, chosen, axis=1), self.slots)
+        return _Loop(self.t, self.going, self.key, alive, world, seen, memory, slots, stats)
+
+    def with_ended(self, ended: _Loop, chosen: Array) -> _Loop:
+        """With what came of some of the games, in slots and statistics."""
+        slots = jax.tree.map(lambda rows, some: rows.at[:, chosen].set(some), self.slots, ended.slots)
+        stats = jax.tree.map(lambda values, some: values.at[chosen].set(some), self.stats, ended.stats)
+        return self._replace(slots=slots, stats=stats)
 
 
 def _axes_of_games(begin: Callable[[int], PyTree], games: int) -> PyTree:
@@ -132,21 +139,10 @@ def _fewer(games: int, axis_name: str | None) -> tuple[int, ...]:
     return tuple(int(games / share) for share in _SHARES)
 
 
-def _goes_on(limit: int, few: int, loop: _Loop) -> Array:
-    """Whether another step is made with all games of a loop, rather than with `few` of them."""
+def _goes_on(limit: int, fewer: tuple[int, ...], loop: _Loop) -> Array:
+    """Whether another step is made with all games of a loop, rather than with the fewer that are named."""
     going = loop.going & (loop.t < limit)
-    return going & (loop.alive.sum() > few) if few else going
-
-
-def _written(slots: Slots, row: Slots, t: Array, where: Array | None) -> Slots:
-    """With what is in slot `t` of some games, None for all."""
-    at = t if where is None else (t, where)
-    return jax.tree.map(lambda rows, row: rows.at[at].set(row, unique_indices=True), slots, row)
-
-
-def _put(all_: EpisodeStats, some: EpisodeStats, where: Array) -> EpisodeStats:
-    put: EpisodeStats = jax.tree.map(lambda values, found: values.at[where].set(found), all_, some)
-    return put
+    return going & (loop.alive.sum() > fewer[0]) if fewer else going
 
 
 def _as_they_are(values: PyTree) -> PyTree:
@@ -213,7 +209,7 @@ def play_episodes(
         lambda leaf: jnp.zeros((limit + 1, *leaf.shape), leaf.dtype), jax.eval_shape(first_slot) if films.any else {}
     )
 
-    def body(where: Array | None, loop: _Loop) -> _Loop:
+    def body(loop: _Loop) -> _Loop:
         key, act_key, env_key = jax.random.split(loop.key, 3)
         t, memory = loop.t, loop.memory
         if looks_ahead:
@@ -225,39 +221,40 @@ def play_episodes(
         slots = loop.slots
         if films.any:
             slot = _slot(loop.seen, actions, outcome.reward, outcome.terminated, loop.alive, extra, dtype)
-            slots = _written(slots, films.cut(slot, loop.world, outcome.truncated & loop.alive), t, where)
+            row = films.cut(slot, loop.world, outcome.truncated & loop.alive)
+            slots = jax.tree.map(lambda rows, row: rows.at[t].set(row), slots, row)
         stats = _count(loop.stats, loop.alive, outcome, learns)
         alive = loop.alive & ~(outcome.terminated | outcome.truncated)
         return _Loop(t + 1, any_over(alive, axis_name), key, alive, world, after, next_memory, slots, stats)
 
-    def end(where: Array | None, loop: _Loop) -> Slots:
-        """Slots with the one behind the last step."""
-        alone = jnp.zeros(loop.alive.shape, bool)
+    def last_slot(loop: _Loop) -> Slots:
+        """What is recorded behind the last step."""
+        nobody = jnp.zeros(loop.alive.shape, bool)
         if acts_at_end(policy):
             actions, _, extra = policy.act(loop.seen, loop.memory, loop.key, jnp.zeros_like(epsilon))
         else:
             empty = jax.eval_shape(lambda: policy.act(loop.seen, loop.memory, loop.key, epsilon))
             actions, extra = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (empty[0], empty[2]))
-        no_reward = jnp.zeros(alone.shape + ((env.spec.n_agents,) if env.spec.reward_per_agent else ()), jnp.float32)
-        last = films.cut(_slot(loop.seen, actions, no_reward, alone, alone, extra, dtype), loop.world, alone)
-        return _written(loop.slots, last, loop.t, where)
+        no_reward = jnp.zeros(nobody.shape + ((env.spec.n_agents,) if env.spec.reward_per_agent else ()), jnp.float32)
+        return films.cut(_slot(loop.seen, actions, no_reward, nobody, nobody, extra, dtype), loop.world, nobody)
 
-    loop = _Loop(jnp.int32(0), jnp.bool_(True), key, jnp.ones(num_envs, bool), world, seen, memory, slots, stats)
     # Films show the first games, and teams and devices have theirs in their order.
     in_place = film is not None or lineup is not None or games is not _as_they_are
     fewer = () if in_place else _fewer(num_envs, axis_name)
     axes = fewer and _axes_of_games(lambda number: (*env.reset(key, number), policy.initial(number, key)), num_envs)
-    where = None
-    for few in (*fewer, 0):
-        loop = lax.while_loop(partial(_goes_on, limit, few), partial(body, where), loop)
+
+    def play_on(loop: _Loop, fewer: tuple[int, ...]) -> _Loop:
+        loop = lax.while_loop(partial(_goes_on, limit, fewer[:1]), body, loop)
         if films.any:
-            loop = loop._replace(slots=end(where, loop))
-        stats = loop.stats if where is None else _put(stats, loop.stats, where)
-        if few:
-            chosen = jnp.argsort(~loop.alive)[:few]
-            where = chosen if where is None else where[chosen]
-            loop = loop.some(chosen, axes)
-    slots = loop.slots
+            slots = jax.tree.map(lambda rows, row: rows.at[loop.t].set(row), loop.slots, last_slot(loop))
+            loop = loop._replace(slots=slots)
+        if not fewer:
+            return loop
+        chosen = jnp.argsort(~loop.alive)[: fewer[0]]
+        return loop.with_ended(play_on(loop.some(chosen, axes), fewer[1:]), chosen)
+
+    start = _Loop(jnp.int32(0), jnp.bool_(True), key, jnp.ones(num_envs, bool), world, seen, memory, slots, stats)
+    slots, stats = play_on(start, fewer)[-2:]
     if not films.any:
         return Rollout(None, stats, lineup)
     batch, filmed = films.developed(slots, lineup)

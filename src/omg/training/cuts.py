@@ -18,7 +18,7 @@ from jax import Array, lax
 
 from omg.components import EpisodeBatch, replay
 from omg.components.replay import Storage
-from omg.learners.blocks import USUAL, block_rows
+from omg.learners.blocks import layouts
 from omg.modules.convolutions import on_cpu
 
 _SHORTEST = 16
@@ -26,6 +26,8 @@ _EARLY = 0.75
 """Share of a batch's episodes that go into its short portion."""
 _FEWEST, _FEWEST_ACCELERATED = 24, 1024
 """Sequences of which a step of the recurrent loops takes so many at least, or waits more than it computes."""
+_EVEN_SLOTS, _NEARLY = 64, 1.1
+"""Slots of a row that an accelerator likes, and how much longer a row may become for it."""
 _SHARES = (0.22, 0.25, 0.3125, 0.4375, 0.625)
 """Rows of packed batches, as shares of the episodes."""
 
@@ -86,14 +88,15 @@ def cuts_for(
             `omg.learners.blocks`. Of few seats a block is more than packing saves.
     """
     whole = (Portion(episodes, limit),)
-    if packed_seats and in_blocks and 2 * (block := block_rows(packed_seats, episodes)) <= episodes:
-        # Rows that hold nothing are not learned from, but they are read.
-        blocks = (-(-round(episodes * share) // block) * block for share in (USUAL, 1.0))
-        return tuple(Packing(each, limit) for each in sorted(set(blocks)))
+    if packed_seats and in_blocks:
+        found = layouts(packed_seats, episodes)
+        if 2 * found[0][1] <= episodes:
+            # Rows that hold nothing are not learned from, but they are read.
+            return tuple(Packing(rows, _row_length(limit)) for rows in sorted({rows for rows, _ in found}))
     if packed_seats and not in_blocks:
         rows = sorted({round(episodes * share) for share in _SHARES})
         fewest = _FEWEST if on_cpu() else _FEWEST_ACCELERATED
-        return (*(Packing(each, limit) for each in rows if each * packed_seats >= fewest), whole)
+        return (*(Packing(each, _row_length(limit)) for each in rows if each * packed_seats >= fewest), whole)
     third = _rounded(limit / 3)
     early = int(episodes * _EARLY)
     if few and portions and 2 * third <= limit and 0 < early < episodes:
@@ -102,13 +105,23 @@ def cuts_for(
     return (*((Portion(episodes, length),) for length in sorted(lengths - {limit})), whole)
 
 
+def _row_length(limit: int) -> int:
+    """Steps of a packed row.
+
+    An accelerator cuts the sums over all steps into equal parts: where they do not come out even, whole arrays are
+    copied and filled up. So there rows of nearly so many slots have 64, 128, ...
+    """
+    even = -(-(limit + 1) // _EVEN_SLOTS) * _EVEN_SLOTS
+    return even - 1 if not on_cpu() and even <= _NEARLY * (limit + 1) else limit
+
+
 def worth_packing(episodes: int, seats: int) -> bool:
     """Whether rows of several episodes are computed faster than cut ones, if so many seats of each learn.
 
     They are as long as the time limit, and fewer. An accelerator takes about as long for few sequences as for many, and
     less for short ones: it needs so many episodes that the packed rows keep it busy, too.
     """
-    return on_cpu() or episodes * seats * USUAL >= _FEWEST_ACCELERATED
+    return on_cpu() or episodes * seats / 3 >= _FEWEST_ACCELERATED
 
 
 def choose_cuts(cuts: Sequence[Cut], storage: Storage, batches: Array, axis_name: str | None) -> Due:

@@ -85,7 +85,9 @@ def play_ticks(
         return (ally, enemy, ally_attack, enemy_attack), None
 
     start = (ally, enemy, ally_orders.attack, enemy_orders.attack)
-    end, _ = jax.lax.scan(tick, start, jnp.arange(rules.ticks))
+    # A GPU waits between ticks for as long as some of their kernels take; two at a time are compiled in little more.
+    unroll = 1 if jax.default_backend() == "cpu" else 2
+    end, _ = jax.lax.scan(tick, start, jnp.arange(rules.ticks), unroll=unroll)
     return end
 
 

@@ -1,7 +1,8 @@
 """Packs what a suite, cut at any time, needs to go on elsewhere: `python tools/pack_suite.py FOLDER ARCHIVE`.
 
 Left out is what nobody asks for again: of parts that are done all trainings, of trainings that are evaluated all
-networks, of those that are over all checkpoints, of those that are not all but the newest one; and every best agent. Small files come first: of an archive that is cut on its way the tables are there.
+networks, of those that are over all checkpoints, of those that are not all but the newest one; and every best agent.
+Small files come first: of an archive that is cut on its way the tables are there.
 Unpack the archive (`tar -xJf ARCHIVE -C FOLDER`) at the same path, for configurations name the pool by it, and repeat
 the command that made the suite.
 """

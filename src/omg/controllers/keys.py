@@ -57,7 +57,7 @@ class SearchKeys(Keys):
         None, ge=0, description="How much the search explores (c of its bound); None: 1 in stag_hunt, 15 in snowdrift"
     )
     hop_widening: Handful = Field(
-        8,
+        1,
         ge=1,
         description="Draws of what the others do in each position of a tree; 1: the tree knows what they will do",
     )

@@ -2,6 +2,7 @@
 
 Left out is what nobody asks for again: of parts that are done all trainings, of trainings that are evaluated all
 networks, of those that are over all checkpoints, of those that are not all but the newest one; and every best agent.
+Small files come first: of an archive that is cut on its way the tables are there.
 Unpack the archive (`tar -xJf ARCHIVE -C FOLDER`) at the same path, for configurations name the pool by it, and repeat
 the command that made the suite.
 """
@@ -21,7 +22,7 @@ def main(folder: str, archive: str) -> int:
     """Writes the archive; returns the exit status."""
     root = Path(folder)
     with tarfile.open(archive, "w:xz", preset=0) as packed:
-        for path in sorted(kept_files(root)):
+        for path in sorted(kept_files(root), key=lambda path: (path.stat().st_size, path)):
             packed.add(path, path.relative_to(root), recursive=False)
     print(f"{archive}: {Path(archive).stat().st_size / 1e6:.1f} MB")
     return 0

@@ -22,7 +22,7 @@ from omg.registry.keys import Keys, KeysT, section_in
 from omg.types import PyTree
 
 
-class Board(Protocol):
+class TellsCells(Protocol):
     """A game's cells, as a model uses them: `omg.envs.places.SeatCells`."""
 
     @property
@@ -86,7 +86,7 @@ class ModelSizes(NamedTuple):
     """`base_am`, `liam_am`, `meliba_am`: whether views are brought to mean 0 and deviation 1."""
     partners: int = 0
     """`identity_am`: number of different pool members."""
-    cells: Board | None = None
+    cells: TellsCells | None = None
     """`recall_am`: how views tell on which cells everybody is."""
     own: tuple[Keys, ...] = ()
     """The sections of keys that its traits list."""

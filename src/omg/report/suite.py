@@ -26,7 +26,7 @@ from omg.report.markup import (
     markdown_table,
     markdown_text,
 )
-from omg.report.style import INK, agent_colours, agent_order, figure_style
+from omg.report.style import INK, PALETTE, SHAPES, agent_colours, agent_order, figure_style
 from omg.report.suite_words import BELOW, GameAnswer, game_answers, range_words
 from omg.report.tables import Cells, ShownColumn, table_of
 from omg.report.terminal import Screen, ScreenTable
@@ -261,11 +261,13 @@ def _draw_game(
     lowest = min((row.closed for row in rows if not math.isnan(row.closed)), default=0.0)
     for place, agent in enumerate(agents):
         own = [row for row in rows if row.agent == agent]
+        # With more agents than colours those of one colour have other marks.
+        shape = SHAPES[(place + place // len(PALETTE)) % len(SHAPES)]
         # Side by side, so that intervals can be told apart.
         moved = [row.share + 0.008 * (place - len(agents) / 2) for row in own]
         below = [0.0 if math.isnan(row.closed_low) else row.closed - row.closed_low for row in own]
         above = [0.0 if math.isnan(row.closed_high) else row.closed_high - row.closed for row in own]
-        axes.errorbar(moved, [row.closed for row in own], yerr=[below, above], color=colours[agent], marker="o",
+        axes.errorbar(moved, [row.closed for row in own], yerr=[below, above], color=colours[agent], marker=shape,
                       markersize=3.5, linewidth=1.4, elinewidth=0.8, label=agent_name(agent, names))  # fmt: skip
     # One agent far below everything would leave the others a line.
     axes.set_ylim(max(lowest - 0.2, -2.0), 1.25)

@@ -25,12 +25,11 @@ from omg import api
 from omg.cli import main
 from omg.components.files import checksum, save_arrays
 from omg.training import checkpoint, loop, memory, saving
-from omg.training.checkpoint import Snapshot, list_checkpoints, save_checkpoint, write_checkpoint
+from omg.training.checkpoint import list_checkpoints, save_checkpoint, write_checkpoint
 from omg.training.loop import Trainer
 from omg.training.memory import bytes_of_copy
 from omg.training.program import Program
 from omg.training.saving import Saver
-from omg.training.state import RunState
 
 WORDS = ["checkpoint.json", "host.json", "state.safetensors"]
 
@@ -96,36 +95,11 @@ class Slow:
             self.now -= 1
 
 
-class Beside:
-    """As on an accelerator: copied by a program, and fetched by the thread when the state is long gone."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, room: bool = True) -> None:
-        self.copies, self.asked = 0, 0
-        twin = saving._twin
-
-        def counted(state: RunState) -> RunState:
-            self.copies += 1
-            return twin(state)
-
-        def fits(device: jax.Device, size: int) -> bool:
-            self.asked += 1
-            return room
-
-        patch.setattr(saving, "on_cpu", lambda: False)
-        patch.setattr(saving, "fits_on", fits)
-        patch.setattr(saving, "_twin", counted)
-
-
-@pytest.mark.parametrize("where", ["host", "device"])
-def test_written_late_they_have_the_same_bytes(
-    where: str, results: Path, whole: api.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beside = Beside(monkeypatch) if where == "device" else None
+def test_written_late_they_have_the_same_bytes(results: Path, whole: api.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(monkeypatch)
     run = api.train_config(tiny_config(results, keep_checkpoints=50, **SAVE_OFTEN), quiet=True)
     assert slow.most == 1, "two writes at a time"
     assert slow.beside > 5
-    assert beside is None or beside.copies > 10
     assert "training waits" not in (run.folder / "console.log").read_text()
     assert len(saved_bytes(run.folder)) > 10
     assert saved_bytes(run.folder) == saved_bytes(whole.folder)
@@ -195,69 +169,19 @@ def test_a_second_signal_gives_up_what_is_being_written(
     assert result(folder) == result(whole.folder)
 
 
-@pytest.mark.parametrize("where", ["host", "device"])
-def test_a_copy_outlives_the_state_it_was_made_of(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_outlives_the_state_it_was_made_of(tmp_path: Path) -> None:
     program = Program(tiny_config(tmp_path, seeds=2))
     state = program.init(jnp.array([1, 2], jnp.uint32))._replace(episodes=jnp.int32(20), stored=jnp.int32(20))
     noise = jax.tree.map(lambda leaf: (leaf + 1).astype(leaf.dtype), state.storage)
     state = state._replace(storage=noise)
     expected = save_checkpoint(tmp_path / "expected", state, {}, with_buffer=True, keep=2)
-    gone = threading.Event()
-    gone.set()
-    if where == "device":
-        beside, now = Beside(monkeypatch), saving.snapshot
-
-        def later(*args: Any, **kwargs: Any) -> Snapshot:
-            assert gone.wait(20)
-            return now(*args, **kwargs)
-
-        monkeypatch.setattr(saving, "snapshot", later)
     saver = Saver(tmp_path / "found", with_buffer=True, keep=2, beside=True)
-    saver.save(state._replace(episodes=jnp.int32(10)), {})
-    saver.wait()
-    gone.clear()
-    saver.save(state, {})
+    for episodes in (10, 20):
+        saver.save(state._replace(episodes=jnp.int32(episodes)), {})
     jax.tree.map(lambda leaf: leaf.delete(), state)
-    gone.set()
     found = saver.newest()
     assert found is not None
     assert [(found / name).read_bytes() for name in WORDS] == [(expected / name).read_bytes() for name in WORDS]
-    if where == "device":
-        assert (beside.copies, beside.asked) == (2, 1)
-
-
-def test_without_room_on_the_device_the_copy_is_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = Program(tiny_config(tmp_path))
-    state = program.init(jnp.array([1], jnp.uint32))
-
-    def saves(saver: Saver) -> int:
-        for _ in range(2):
-            saver.save(state, {})
-            assert saver.newest() is not None
-        return beside.copies
-
-    beside = Beside(monkeypatch, room=False)
-    assert saves(Saver(tmp_path / "none", with_buffer=True, keep=2, beside=True)) == 0
-    assert beside.asked == 1
-    beside = Beside(monkeypatch)
-
-    def refused(state: RunState) -> RunState:
-        beside.copies += 1
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
-
-    monkeypatch.setattr(saving, "_twin", refused)
-    assert saves(Saver(tmp_path / "pieces", with_buffer=True, keep=2, beside=True)) == 1
-
-
-def test_a_device_has_room_beside_the_most_that_it_held() -> None:
-    class Device:
-        def __init__(self, **stats: int) -> None:
-            self.memory_stats = lambda: stats
-
-    told = {"bytes_limit": 1000, "bytes_in_use": 100, "peak_bytes_in_use": 500}
-    assert memory.fits_on(Device(**told), 400)  # type: ignore[arg-type]
-    assert not memory.fits_on(Device(**told), 401)  # type: ignore[arg-type]
-    assert not memory.fits_on(Device(), 1)  # type: ignore[arg-type]
 
 
 def test_the_copy_is_among_what_needs_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

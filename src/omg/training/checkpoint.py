@@ -76,13 +76,13 @@ def snapshot(state: RunState, *, with_buffer: bool, take: Take = _seen) -> Snaps
         take: makes arrays of its leaves. Those that are only looked at are the state's own memory on a CPU, which
             changes when it is donated.
     """
-    arrays, episodes = {}, int(np.asarray(state.episodes))
+    arrays = {}
     filled: Part = (slice(None), slice(int(np.asarray(state.stored))))
     for name, leaf in name_leaves(state._replace(tuned=None)).items():
         stored = name.startswith(_BUFFER_PREFIX)
         if with_buffer or not stored:
             arrays[name] = take(name, leaf, filled if stored else (...,))
-    return Snapshot(episodes, arrays)
+    return Snapshot(int(np.asarray(state.episodes)), arrays)
 
 
 def save_checkpoint(folder: Path, state: RunState, host: Tree, *, with_buffer: bool, keep: int) -> Path:

@@ -109,13 +109,6 @@ def fits_beside(program: Program) -> bool:
     return sum(need.bytes for need in _needs(program)) + bytes_of_copy(program) <= memory_bytes()[0] * _SHARE
 
 
-def fits_on(device: jax.Device, size: int) -> bool:
-    """Whether a device has room for something besides the most that it ever held; False where nobody says."""
-    stats = device.memory_stats() or {}
-    peak, limit = stats.get("peak_bytes_in_use"), stats.get("bytes_limit")
-    return peak is not None and limit is not None and peak + size <= limit * _SHARE
-
-
 def _learner_bytes(program: Program) -> int:
     """Of one seed."""
     learner = jax.eval_shape(program.learner.init, jax.random.PRNGKey(0))

@@ -1,29 +1,24 @@
 """Who writes the checkpoints of a run: a thread beside training, where memory has room for a copy of the state.
 
-Training stops only for the copy: to the host's memory, or within that of an accelerator with room for it, from which
-the thread then fetches it. One write at a time is under way; what it comes to is known before the next one, at the
-next chunk (`Saver.look`), and before a run ends, however it ends.
+Training stops only for the copy. One write at a time is under way; what it comes to is known before the next one, at
+the next chunk (`Saver.look`), and before a run ends, however it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from omg.errors import UserError
 from omg.modules.convolutions import on_cpu
 from omg.stopping import Coming
 from omg.training.checkpoint import Part, Snapshot, list_checkpoints, save_checkpoint, snapshot, write_checkpoint
-from omg.training.memory import fits_on
 from omg.training.state import RunState
 from omg.types import Tree
 
@@ -65,7 +60,9 @@ class Saver:
             save_checkpoint(self.folder, state, host, with_buffer=self.with_buffer, keep=self.keep)
             return
         taken = self._copy.take(state, with_buffer=self.with_buffer)
-        self._writing = Coming(partial(self._write, taken, host))
+        self._writing = Coming(
+            partial(write_checkpoint, self.folder, taken, host, keep=self.keep, between=self._check_wanted)
+        )
 
     def look(self) -> None:
         """Raises what has gone wrong with a write, if it is over. Takes no time.
@@ -103,48 +100,24 @@ class Saver:
         with contextlib.suppress(UserError, GivenUpError):
             self.wait()
 
-    def _write(self, taken: Callable[[], Snapshot], host: Tree) -> Path:
-        return write_checkpoint(self.folder, taken(), host, keep=self.keep, between=self._check_wanted)
-
     def _check_wanted(self) -> None:
         if self._given_up.is_set():
             raise GivenUpError
 
 
 class _Copy:
-    """A state in memory of its own, from where it is written while the state itself is trained on."""
+    """A state in host memory of its own. On a CPU its place is kept for the next one: new memory takes long to fill."""
 
     def __init__(self) -> None:
         self._places: dict[str, np.ndarray] = {}
-        """On a CPU they are kept for the next copy: new memory takes long to fill."""
-        self._on_device: bool | None = None
-        """Whether the devices have room for it; asked once, as the most that they ever held then contains the copy."""
 
-    def take(self, state: RunState, *, with_buffer: bool) -> Callable[[], Snapshot]:
-        """What is to be saved of a state, which may be donated now; overwrites the one before. Called by the thread."""
-        kept = state._replace(tuned=None) if with_buffer else state._replace(tuned=None, storage=None)
-        fetched = None if on_cpu() else self._within_devices(kept)
-        if fetched is not None:
-            return partial(snapshot, fetched, with_buffer=with_buffer, take=_fetched)
+    def take(self, state: RunState, *, with_buffer: bool) -> Snapshot:
+        """What is to be saved of a state; overwrites the one before."""
         if on_cpu():
-            taken = snapshot(kept, with_buffer=with_buffer, take=self._copied)
-        else:
-            for leaf in jax.tree.leaves(kept):
-                leaf.copy_to_host_async()
-            taken = snapshot(kept, with_buffer=with_buffer)
-        return lambda: taken
-
-    def _within_devices(self, state: RunState) -> RunState | None:
-        """A copy where the state is; None where there is no room."""
-        if self._on_device is None:
-            self._on_device = _fits_again(state)
-        if not self._on_device:
-            return None
-        try:
-            return _twin(state)
-        except jax.errors.JaxRuntimeError:  # In pieces there is room, but not for the whole.
-            self._on_device = False
-            return None
+            return snapshot(state, with_buffer=with_buffer, take=self._copied)
+        for leaf in jax.tree.leaves(state if with_buffer else state._replace(storage=None)):
+            leaf.copy_to_host_async()
+        return snapshot(state, with_buffer=with_buffer)
 
     def _copied(self, name: str, leaf: jax.Array, part: Part) -> np.ndarray:
         place = self._places.get(name)
@@ -155,22 +128,3 @@ class _Copy:
             if shard.replica_id == 0:
                 np.copyto(place[(*shard.index, ...)][part], np.asarray(shard.data)[part])
         return place[part]
-
-
-@jax.jit
-def _twin(state: RunState) -> RunState:
-    return jax.tree.map(jnp.copy, state)
-
-
-def _fetched(_: str, leaf: jax.Array, part: Part) -> np.ndarray:
-    """One leaf after another, so that what training fetches meanwhile waits for none; its place is free again."""
-    values = np.asarray(leaf)[part]
-    leaf.delete()
-    return values
-
-
-def _fits_again(state: RunState) -> bool:
-    """Whether every device has room for its part of a state once more."""
-    leaves = jax.tree.leaves(state)
-    part = sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
-    return all(fits_on(device, part) for device in {device for leaf in leaves for device in leaf.sharding.device_set})

@@ -14,13 +14,16 @@ from omg.config import Config, parse_config
 from omg.controllers.basic import BasicMAC
 from omg.controllers.draw import TeamDraw, TeamSlots
 from omg.envs.base import EnvSpec
+from omg.envs.places import NumberPlace, SeatCells
 from omg.learners.q import QLearner, QState
 from omg.modules.opponent_models.prior import InputStatistics, Prior
 
 B, T, A, S, U, OBS = 4, 5, 3, 6, 5, 4
 """Episodes, steps, seats, state features, actions and observation features: small, and no two that could be swapped
 without a broken shape where it matters."""
-SPEC = EnvSpec("test", "test", A, U, OBS, S, T)
+BOARD = SeatCells(2, 3, 0, 1, NumberPlace(0, 0, 1.0, -1.0, 1.0), ((0, 0), (0, -1), (0, 1), (1, 0), (-1, 0)))
+"""For models of cells: one number of each seat says where it is, whatever that may mean."""
+SPEC = EnvSpec("test", "test", A, U, OBS, S, T, seat_cells=BOARD)
 LENGTHS = (5, 5, 3, 2)
 ENDED = (False, True, True, False)
 SEATS = (0, 2, 1, 2)

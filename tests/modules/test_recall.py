@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from helpers.played import fast_jit
-from omg.config import resolve
+from omg.config import adjust, resolve
 from omg.envs import make_env
 from omg.envs.rendezvous.env import EAST, NORTH, SOUTH, STAY, WEST
 from omg.errors import UserError
@@ -146,11 +146,27 @@ def test_boards_are_read_as_the_games_mean_them(name: str) -> None:
     assert moved > 16
 
 
-def test_a_game_without_cells_is_refused() -> None:
+def test_views_that_do_not_tell_of_cells_are_refused() -> None:
     config = resolve("ippo_omg_recall", "foraging", {"env_args.sight": 2}).config
     env = make_env("foraging", sight=2)
-    with pytest.raises(UserError, match="recall_am"):
+    with pytest.raises(UserError, match=r"^env_args: am_model=recall_am .* foraging"):
         build_learner(config, env.spec).init(jax.random.key(0))
+    # The state has everybody in the order of seats, so that nobody would find itself.
+    with pytest.raises(UserError, match=r"^obs_is_state: got True, but am_model=recall_am"):
+        adjust(resolve("ippo_omg_recall", "rendezvous", {"obs_is_state": True}).config, has_gpu=False)
+
+
+def test_in_a_game_of_one_round_what_was_learned_is_believed() -> None:
+    env: Any = make_env("stag_hunt", **GAMES["stag_hunt"])
+    spec, seats = env.spec, jnp.zeros((3, 1), jnp.int32)
+    sizes = ModelSizes(spec.obs_dim, spec.obs_dim, spec.n_actions, 2, 8, 16, cells=spec.seat_cells, own=(RecallKeys(),))
+    model: Any = OPPONENT_MODELS["recall_am"].build(sizes, key=jax.random.key(0))
+    views = jax.random.bernoulli(jax.random.key(1), 0.3, (3, 4, 1, spec.obs_dim)).astype(jnp.float32)
+    found = model.unroll(ModelInputs(views, jnp.zeros((3, 4, 2), jnp.int32), seats[:, None]))
+    np.testing.assert_array_equal(found.learned_weight, 1.0)
+    learned = np.asarray(jax.nn.softmax(found.logits))
+    usual = (1 - UNUSUAL) * learned[:, :1] + UNUSUAL / learned.shape[-1]
+    np.testing.assert_allclose(found.chances, (1 - SLIP) * learned + SLIP * usual, atol=1e-6)
 
 
 def test_the_network_learns_where_rounds_end_and_says_so_before_they_do() -> None:

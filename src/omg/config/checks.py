@@ -294,6 +294,11 @@ def _check_policy(config: Config, games: int) -> None:
             f"env: got {config.env}, but am_model={config.am_model} infers cells of a board, which this game does not "
             f"tell of. Allowed: {', '.join(playable_games(config))}."
         )
+    if config.model_part.infers_cells and config.obs_is_state:
+        raise UserError(
+            f"obs_is_state: got True, but am_model={config.am_model} reads off what each seat sees on which cells "
+            f"everybody is, itself first. Allowed: False."
+        )
     if PPOKeys in learner.sections and games % config.ppo_minibatches:
         raise UserError(
             f"ppo_minibatches: got {config.ppo_minibatches}, which does not divide the batch_size_run={games} episodes "

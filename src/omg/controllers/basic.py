@@ -14,6 +14,7 @@ from omg.components import SELECTOR_CHANCES, SELECTORS, selector_name
 from omg.controllers.base import PlayerView
 from omg.controllers.others import OthersPlaces, subgoal_steps
 from omg.controllers.reading import Reading
+from omg.errors import UserError
 from omg.modules.agents import AGENTS
 from omg.modules.agents.base import AgentNetwork, AgentSizes
 from omg.modules.opponent_models import OPPONENT_MODELS
@@ -224,6 +225,11 @@ def build_basic_mac(config: Config, spec: EnvSpec, key: Array, partners: int = 0
 def _build_model(config: Config, spec: EnvSpec, key: Array, partners: int) -> OpponentModel | None:
     if config.model_part.absent:
         return None
+    if config.model_part.infers_cells and spec.seat_cells is None:
+        raise UserError(
+            f"env_args: am_model={config.am_model} infers cells of a board, but with these settings not every seat of "
+            f"{spec.name} sees on which cells everybody is. Allowed: settings with which it does."
+        )
     subgoals = config.model_part.training is ModelTraining.SUBGOALS
     told = subgoal_steps(config, spec) if subgoals else None
     sizes = ModelSizes(

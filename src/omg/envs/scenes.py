@@ -147,6 +147,8 @@ def player_pieces(count: int, size: float) -> list[Piece]:
 
 COMPASS = (("stay", 0, 0), ("north", 0, -1), ("south", 0, 1), ("west", -1, 0), ("east", 1, 0))
 """Name and direction of the five actions that most of the games on cells begin with."""
+COMPASS_STEPS = tuple((dx, dy) for _, dx, dy in COMPASS)
+"""The same without names: columns and rows."""
 
 
 def compass_moves(step: float = 1.0) -> tuple[Move, ...]:

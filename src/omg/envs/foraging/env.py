@@ -19,12 +19,10 @@ from omg.envs.foraging.args import ForagingArgs
 from omg.envs.foraging.scene import foraging_scenery
 from omg.envs.foraging.start import ForagingState, new_games, next_round
 from omg.envs.places import NumberPlace, SeatCells
-from omg.envs.scenes import Scenery
+from omg.envs.scenes import COMPASS_STEPS, Scenery
 
 STAY, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
 N_ACTIONS = 6
-MOVES = ((0, 0), (0, -1), (0, 1), (-1, 0), (1, 0), (0, 0))
-"""Columns and rows that an action leads further."""
 ABSENT = -1
 """Row and column of a food that was taken; no player can be next to it."""
 
@@ -74,7 +72,13 @@ class Foraging:
             seat_blocks=((3 * args.max_food, 3),),
             seat_places=place,
             seat_cells=SeatCells(
-                args.rows, args.cols, 3 * args.max_food, features_per_player, place, MOVES, args.rounds
+                args.rows,
+                args.cols,
+                3 * args.max_food,
+                features_per_player,
+                place,
+                (*COMPASS_STEPS, (0, 0)),
+                args.rounds,
             )
             if sees_all and not (args.grid_observation or args.relative_positions)
             else None,

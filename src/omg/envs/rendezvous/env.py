@@ -20,14 +20,13 @@ from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.places import CellPlace, SeatCells
 from omg.envs.rendezvous.args import RendezvousArgs
 from omg.envs.rendezvous.scene import rendezvous_scenery
-from omg.envs.scenes import Scenery
+from omg.envs.scenes import COMPASS_STEPS, Scenery
 
 STAY, NORTH, SOUTH, WEST, EAST = range(5)
 N_ACTIONS = 5
 ROW_STEP = np.array([0, -1, 1, 0, 0])
 COL_STEP = np.array([0, 0, 0, -1, 1])
 """How an action changes the row and the column."""
-MOVES = tuple(zip(COL_STEP.tolist(), ROW_STEP.tolist(), strict=True))
 
 
 class RendezvousState(NamedTuple):
@@ -73,7 +72,7 @@ class Rendezvous:
             seat_places=CellPlace(args.size, args.size),
             round_steps=args.round_moves,
             seat_cells=SeatCells(
-                args.size, args.size, 0, args.size**2, CellPlace(args.size, args.size), MOVES, args.rounds
+                args.size, args.size, 0, args.size**2, CellPlace(args.size, args.size), COMPASS_STEPS, args.rounds
             ),
         )
 

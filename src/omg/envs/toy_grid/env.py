@@ -19,7 +19,7 @@ from jax import Array
 
 from omg.envs.base import EnvSpec, Observation, Outcome
 from omg.envs.places import NumberPlace, SeatCells
-from omg.envs.scenes import Scenery
+from omg.envs.scenes import COMPASS_STEPS, Scenery
 from omg.envs.toy_grid.args import ToyGridArgs
 from omg.envs.toy_grid.scene import toy_scenery
 
@@ -28,7 +28,6 @@ N_ACTIONS = 5
 ROW_STEP = np.array([0, -1, 1, 0, 0])
 COL_STEP = np.array([0, 0, 0, -1, 1])
 """How an action changes the row and the column."""
-MOVES = tuple(zip(COL_STEP.tolist(), ROW_STEP.tolist(), strict=True))
 TOP, BOTTOM = range(2)
 """The two reward cells; a plan is one of them."""
 
@@ -100,7 +99,7 @@ class ToyGrid:
             success_metric="cells_paid",
             seat_blocks=((0, 2),),
             seat_places=place,
-            seat_cells=SeatCells(args.size, args.size, 0, 2, place, MOVES, args.rounds),
+            seat_cells=SeatCells(args.size, args.size, 0, 2, place, COMPASS_STEPS, args.rounds),
         )
 
     def reset(self, key: Array, num_envs: int) -> tuple[ToyGridState, Observation]:

@@ -51,7 +51,10 @@ class RecallKeys(Keys):
     """What was learned before, against what is seen in this game."""
 
     recall_trust: Real = Field(
-        0.2, gt=0, lt=1, description="Weight at the start of a game of what recall_am has learned, against its rules"
+        0.2,
+        gt=0,
+        lt=1,
+        description="Weight of what recall_am has learned, against its rules, at the start of a game of several rounds",
     )
 
 

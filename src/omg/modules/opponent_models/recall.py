@@ -5,8 +5,7 @@ on which cells of a board everybody is (`EnvSpec.seat_cells`). A recurrent netwo
 which a round ends, by their cross-entropy; `recalling` weighs what it says against rules made from this game alone. The
 agent reads the chances of all cells, so that it can tell being sure from guessing.
 
-In a game of a single round there is nothing to recall yet, and what was learned is all there is, but for the share
-that is never believed of it.
+In a game of a single round there is nothing to recall: what was learned is believed, but for the slips.
 
 Letters in shapes: B episodes, T steps, m seats that have a model, A seats, J = A - 1 co-players in the order of their
 seats, R rounds, E ways to foretell, K cells, O what a seat sees, U actions, W width of the recurrent state.
@@ -21,7 +20,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from omg.errors import UserError
 from omg.modules.layers import Linear
 from omg.modules.opponent_models.base import (
     ActionTargets,
@@ -81,11 +79,8 @@ class RecallModel(SupervisedModel):
     targets = ActionTargets
 
     def __init__(self, sizes: ModelSizes, *, key: Array):
-        if sizes.cells is None:
-            raise UserError(
-                "am_model: got recall_am, but this game does not tell its players on which cells everybody is. "
-                "Allowed here: none_am, base_am, liam_am, meliba_am, omg_am."
-            )
+        # A game that does not say so is refused before.
+        assert sizes.cells is not None
         keys = jax.random.split(key, 4)
         width = sizes.hidden_dim
         self.sizes = sizes
@@ -108,7 +103,8 @@ class RecallModel(SupervisedModel):
     def initial(self, batch: int, seats: int) -> RecallMemory:
         """Nothing remembered."""
         assert self.sizes.cells is not None
-        trust = self.sizes.section(RecallKeys).recall_trust
+        # Rules go by rounds that are over; where none ever is they would only be in the way.
+        trust = self.sizes.section(RecallKeys).recall_trust if self.sizes.cells.rounds > 1 else 1.0
         recalled = Recalled.empty(batch, seats, self.sizes.n_agents - 1, self.sizes.cells.rounds, self._cells, trust)
         return RecallMemory(jnp.zeros((batch, seats, self.sizes.hidden_dim)), recalled)
 

@@ -318,7 +318,7 @@ def test_a_search_that_draws_the_others_anew_does_not_know_their_coin(draws: int
         assert q[GUESS] > 1.4
         assert q.argmax() == GUESS
     else:
-        # Exactly, 0.5 * 1.6 and 0.3 * 3: the safe action is best, in every one of the trees that average 16 draws.
+        # Exactly, 0.5 * 1.6 and 0.3 * 3, so that the safe action is best; means over trees of 16 draws each.
         np.testing.assert_allclose(q, [1.0, 0.8, 0.9], atol=0.08)
         assert q.argmax() == SAFE
         assert np.asarray(found.value).mean() == pytest.approx(1.0, abs=0.1)

@@ -156,17 +156,19 @@ def test_views_that_do_not_tell_of_cells_are_refused() -> None:
         adjust(resolve("ippo_omg_recall", "rendezvous", {"obs_is_state": True}).config, has_gpu=False)
 
 
-def test_in_a_game_of_one_round_what_was_learned_is_believed() -> None:
+def test_in_a_game_of_one_round_belief_stays_where_it_began() -> None:
     env: Any = make_env("stag_hunt", **GAMES["stag_hunt"])
     spec, seats = env.spec, jnp.zeros((3, 1), jnp.int32)
     sizes = ModelSizes(spec.obs_dim, spec.obs_dim, spec.n_actions, 2, 8, 16, cells=spec.seat_cells, own=(RecallKeys(),))
     model: Any = OPPONENT_MODELS["recall_am"].build(sizes, key=jax.random.key(0))
     views = jax.random.bernoulli(jax.random.key(1), 0.3, (3, 4, 1, spec.obs_dim)).astype(jnp.float32)
     found = model.unroll(ModelInputs(views, jnp.zeros((3, 4, 2), jnp.int32), seats[:, None]))
-    np.testing.assert_array_equal(found.learned_weight, 1.0)
+    trust = RecallKeys().recall_trust
+    np.testing.assert_allclose(found.learned_weight, trust, atol=1e-6)
     learned = np.asarray(jax.nn.softmax(found.logits))
     usual = (1 - UNUSUAL) * learned[:, :1] + UNUSUAL / learned.shape[-1]
-    np.testing.assert_allclose(found.chances, (1 - SLIP) * learned + SLIP * usual, atol=1e-6)
+    sure_of = trust * (1 - SLIP)
+    np.testing.assert_allclose(found.chances, sure_of * learned + (1 - sure_of) * usual, atol=1e-6)
 
 
 def test_the_network_learns_where_rounds_end_and_says_so_before_they_do() -> None:

@@ -54,7 +54,7 @@ class RecallKeys(Keys):
         0.2,
         gt=0,
         lt=1,
-        description="Weight of what recall_am has learned, against its rules, at the start of a game of several rounds",
+        description="Weight of what recall_am has learned, against its rules, at the start of a game",
     )
 
 

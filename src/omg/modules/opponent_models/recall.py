@@ -5,7 +5,8 @@ on which cells of a board everybody is (`EnvSpec.seat_cells`). A recurrent netwo
 which a round ends, by their cross-entropy; `recalling` weighs what it says against rules made from this game alone. The
 agent reads the chances of all cells, so that it can tell being sure from guessing.
 
-In a game of a single round there is nothing to recall: what was learned is believed, but for the slips.
+In a game of a single round there is nothing to recall, and nothing moves belief: `recall_trust` of what is told is what
+was learned, the rest the usual.
 
 Letters in shapes: B episodes, T steps, m seats that have a model, A seats, J = A - 1 co-players in the order of their
 seats, R rounds, E ways to foretell, K cells, O what a seat sees, U actions, W width of the recurrent state.
@@ -103,8 +104,7 @@ class RecallModel(SupervisedModel):
     def initial(self, batch: int, seats: int) -> RecallMemory:
         """Nothing remembered."""
         assert self.sizes.cells is not None
-        # Rules go by rounds that are over; where none ever is they would only be in the way.
-        trust = self.sizes.section(RecallKeys).recall_trust if self.sizes.cells.rounds > 1 else 1.0
+        trust = self.sizes.section(RecallKeys).recall_trust
         recalled = Recalled.empty(batch, seats, self.sizes.n_agents - 1, self.sizes.cells.rounds, self._cells, trust)
         return RecallMemory(jnp.zeros((batch, seats, self.sizes.hidden_dim)), recalled)
 
